@@ -1,0 +1,105 @@
+package picker
+
+import "context"
+
+// maxTried is how many endpoints a Call remembers: one less than the attempts that gRPC's retries allow by default.
+const maxTried = 4
+
+// Call is the record of one RPC. It rides in the RPC's context, which is the only thing that the attempts of one
+// RPC have in common, and holds the message until the first pick reads the Request from it.
+//
+// A Call belongs to one RPC whose attempts follow one another; it is not safe for concurrent use by several RPCs.
+type Call struct {
+	// Message is the request message, or nil if there is none. The pick path reads it once, before the first
+	// attempt, and drops it.
+	Message any
+	// Decision, if not nil, is filled in by each attempt's pick.
+	Decision *Decision
+	// Inspect, if not nil, makes the picker hand itself to the function instead of placing the call, which then
+	// ends with an error. That is how a policy's state is read from outside.
+	Inspect func(policy any)
+
+	request  Request
+	key      uint64
+	resolved bool
+	attempts int
+	tried    [maxTried]*Endpoint
+	nTried   int
+}
+
+// Decision is where one call went, and why. Fields describe the last attempt that was placed.
+type Decision struct {
+	// Endpoint is the identity of the endpoint that was chosen: its name, or its addresses.
+	Endpoint string
+	// Model is the model that the call was placed for; empty if it named none.
+	Model string
+	// Reason is why that endpoint was chosen.
+	Reason Reason
+	// Attempt counts the attempts that were placed, from 1. 0 means that the call never was.
+	Attempt int
+}
+
+// Resolve sets the request that this call's attempts are placed by, and releases the message.
+func (c *Call) Resolve(req Request, key uint64) {
+	c.request, c.key, c.resolved = req, key, true
+	c.Message = nil
+}
+
+// Resolved returns the request and its key, and whether Resolve has set them.
+func (c *Call) Resolved() (req Request, key uint64, ok bool) { return c.request, c.key, c.resolved }
+
+// Tried returns the endpoints that attempts of this call have been sent to, at most the last four. The slice is
+// valid until the next attempt.
+func (c *Call) Tried() []*Endpoint { return c.tried[:c.nTried] }
+
+// Placed notes that an attempt goes to e.
+func (c *Call) Placed(e *Endpoint, reason Reason) {
+	c.attempts++
+	if c.nTried == maxTried {
+		copy(c.tried[:], c.tried[1:])
+		c.nTried--
+	}
+	c.tried[c.nTried] = e
+	c.nTried++
+	if c.Decision != nil {
+		*c.Decision = Decision{Endpoint: e.ID(), Model: c.request.ModelID, Reason: reason, Attempt: c.attempts}
+	}
+}
+
+// Unplaced takes the last Placed back: the attempt never reached e.
+func (c *Call) Unplaced() {
+	if c.nTried > 0 {
+		c.nTried--
+		c.attempts--
+		c.tried[c.nTried] = nil
+	}
+}
+
+type callKey struct{}
+
+// callContext is a context and the Call it carries in one allocation.
+type callContext struct {
+	context.Context
+	Call
+}
+
+// Value implements context.Context.
+func (c *callContext) Value(key any) any {
+	if _, ok := key.(callKey); ok {
+		return &c.Call
+	}
+	return c.Context.Value(key)
+}
+
+// NewCall returns a copy of ctx that carries a fresh record for one RPC, and the record. msg may be nil.
+func NewCall(ctx context.Context, msg any) (context.Context, *Call) {
+	c := &callContext{Context: ctx}
+	c.Message = msg
+	return c, &c.Call
+}
+
+// CallFromContext returns the record that NewCall put into ctx, or nil.
+func CallFromContext(ctx context.Context) *Call {
+	c, _ := ctx.Value(callKey{}).(*Call)
+	return c
+}

@@ -1,0 +1,115 @@
+package picker
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// Endpoint is one server as its clients know it, for as long as the resolver lists it: through reconnects, readiness changes and
+// rebuilt tables. All its methods are safe for concurrent use; none locks, and only the first success of a model allocates.
+type Endpoint struct {
+	id string
+
+	_       [64]byte // what follows is written by every call, what stands above is read by every pick
+	load    atomic.Uint64
+	latency peakEWMA
+	picks   [NumReasons]atomic.Uint64
+	_       [64]byte
+
+	models modelTable
+}
+
+// NewEndpoint returns an endpoint with an identity: the name that the resolver gives it, or its addresses.
+func NewEndpoint(id string) *Endpoint { return &Endpoint{id: id} }
+
+// ID returns the endpoint's identity.
+func (e *Endpoint) ID() string { return e.id }
+
+// The calls in flight and their cost share one word, so that a pick and its end are one atomic addition each.
+const (
+	loadCostBits = 40
+	loadOneCall  = 1 << loadCostBits
+	loadCostMask = loadOneCall - 1
+)
+
+// Begin counts a call of the given cost in, and why it was sent here.
+func (e *Endpoint) Begin(cost uint32, reason Reason) {
+	e.load.Add(loadOneCall + uint64(cost))
+	e.picks[reason].Add(1)
+}
+
+// End counts a call out again; cost is what Begin was given.
+func (e *Endpoint) End(cost uint32) { e.load.Add(-(loadOneCall + uint64(cost))) }
+
+// Unpick takes a Begin back whose call never happened: End, and the reason uncounted.
+func (e *Endpoint) Unpick(cost uint32, reason Reason) {
+	e.End(cost)
+	e.picks[reason].Add(^uint64(0))
+}
+
+// InFlight returns the number of this client's calls on the endpoint now.
+func (e *Endpoint) InFlight() int { return int(e.load.Load() >> loadCostBits) }
+
+// CostInFlight returns the cost of this client's calls on the endpoint now, in tokens.
+func (e *Endpoint) CostInFlight() int64 { return int64(e.load.Load() & loadCostMask) }
+
+// Picks returns how many calls were sent here for a reason.
+func (e *Endpoint) Picks(r Reason) uint64 { return e.picks[r].Load() }
+
+// Observe notes the latency of a call that ended at now. A longer one than the estimate counts at once, a shorter one
+// in proportion to the time since the last.
+func (e *Endpoint) Observe(now int64, latency time.Duration) {
+	e.latency.observe(now, float64(latency))
+}
+
+// Latency returns the peak-EWMA latency in nanoseconds as of the last observation, and 0 before the first.
+func (e *Endpoint) Latency() float64 { return e.latency.value() }
+
+// latencyToward returns the latency estimate after it has relaxed towards base for as long as nothing was observed: an
+// endpoint that is no longer asked must not look slow for ever, nor, while its slow calls are still under way, better than others.
+// It is never below base unless the estimate itself is.
+func (e *Endpoint) latencyToward(base float64, now int64) float64 {
+	v := e.latency.value()
+	if v <= base {
+		return v
+	}
+	return base + (v-base)*e.latency.decay(now, v)
+}
+
+// minDecay is the shortest time constant of latency estimates. An estimate above it decays with its own length: a server
+// whose calls take 30 s is not asked again every second.
+const minDecay = float64(time.Second)
+
+// peakEWMA is an exponentially weighted moving average that follows rises at once (the peak EWMA of Finagle's load balancers).
+// Its two words are updated one after the other: a reader between them sees a weight that is off by one observation.
+type peakEWMA struct {
+	bits  atomic.Uint64 // float64, nanoseconds; 0 before the first observation
+	stamp atomic.Int64
+}
+
+func (p *peakEWMA) value() float64 { return math.Float64frombits(p.bits.Load()) }
+
+// decay returns exp(-age/tau) for an estimate v, in (0, 1].
+func (p *peakEWMA) decay(now int64, v float64) float64 {
+	age := float64(now - p.stamp.Load())
+	if age <= 0 {
+		return 1
+	}
+	return math.Exp(-age / max(minDecay, v))
+}
+
+func (p *peakEWMA) observe(now int64, x float64) {
+	for {
+		old := p.bits.Load()
+		v := math.Float64frombits(old)
+		next := x
+		if v > x {
+			next = x + (v-x)*p.decay(now, v)
+		}
+		if p.bits.CompareAndSwap(old, math.Float64bits(next)) {
+			p.stamp.Store(now)
+			return
+		}
+	}
+}

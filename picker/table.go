@@ -1,0 +1,176 @@
+package picker
+
+import (
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Status says whether an endpoint can take a call now.
+type Status uint8
+
+const (
+	// Down: not connected, or known to refuse calls. It is the zero value.
+	Down Status = iota
+	// Pending: connecting for so short a time that its calls had better wait than go elsewhere.
+	Pending
+	// Ready: connected and usable.
+	Ready
+)
+
+// String returns the status in lower case.
+func (s Status) String() string {
+	switch s {
+	case Ready:
+		return "ready"
+	case Pending:
+		return "pending"
+	}
+	return "down"
+}
+
+// Member is one endpoint's part in a membership.
+type Member struct {
+	// Endpoint holds the live numbers. Nil marks a hole: an index that no endpoint has.
+	*Endpoint
+	// Weight is the endpoint's capacity relative to one of weight 1. 0 means that it gets no calls.
+	Weight float64
+}
+
+// Plan names the strategies of a Table.
+type Plan struct {
+	Inference Options // for calls that name a model
+	Update    Options // for updates, and for calls that name no model
+}
+
+// Table is an immutable view of a membership, the status of each endpoint and the strategies that choose among them.
+// It is safe for concurrent use.
+type Table struct {
+	plan      Plan
+	members   []Member
+	status    []Status
+	ready     []uint32 // indices of members that are Ready and have a weight
+	weight    float64  // sum of the weights of the ready members
+	pending   bool     // some member with a weight is Pending
+	inference Strategy
+	update    Strategy
+	load      *meanLoad
+}
+
+// NewTable returns the table of a membership. status has one entry per member; neither slice may be changed afterwards. Strategies
+// are taken over from prev where plan and membership are the same, and are built from those of prev where only the membership
+// changed; prev may be nil.
+func NewTable(prev *Table, plan Plan, members []Member, status []Status, rand func() uint64) *Table {
+	t := &Table{plan: plan, members: members, load: &meanLoad{}}
+	t.inference = strategyFor(prev, plan.Inference, members, rand, (*Table).inferenceOf)
+	t.update = strategyFor(prev, plan.Update, members, rand, (*Table).updateOf)
+	t.setStatus(status)
+	return t
+}
+
+// WithStatus returns a table that differs from t in status only.
+func (t *Table) WithStatus(status []Status) *Table {
+	u := *t
+	u.setStatus(status)
+	return &u
+}
+
+func (t *Table) inferenceOf() (Options, Strategy) { return t.plan.Inference, t.inference }
+func (t *Table) updateOf() (Options, Strategy)    { return t.plan.Update, t.update }
+
+func strategyFor(prev *Table, o Options, members []Member, rand func() uint64, of func(*Table) (Options, Strategy)) Strategy {
+	var previous Strategy
+	if prev != nil {
+		if po, ps := of(prev); reflect.DeepEqual(po, o) {
+			if slices.Equal(prev.members, members) {
+				return ps
+			}
+			previous = ps
+		}
+	}
+	return o.Build(Build{Members: members, Previous: previous, Rand: rand})
+}
+
+func (t *Table) setStatus(status []Status) {
+	t.status = status
+	t.ready = make([]uint32, 0, len(status))
+	t.weight, t.pending = 0, false
+	for i, s := range status {
+		m := &t.members[i]
+		if m.Endpoint == nil || m.Weight <= 0 {
+			continue
+		}
+		switch s {
+		case Ready:
+			t.ready = append(t.ready, uint32(i))
+			t.weight += m.Weight
+		case Pending:
+			t.pending = true
+		}
+	}
+}
+
+// Pick places one request: by the inference strategy if it names a model and is not an update, else by the update strategy.
+// It neither locks nor allocates.
+func (t *Table) Pick(q *Query) Choice {
+	if q.Type != Update && q.ModelID != "" {
+		return t.inference.Pick(t, q)
+	}
+	return t.update.Pick(t, q)
+}
+
+// Len returns the number of members, holes included; indices of choices are below it.
+func (t *Table) Len() int { return len(t.members) }
+
+// Member returns the member at an index.
+func (t *Table) Member(i int) Member { return t.members[i] }
+
+// Status returns the status of the member at an index.
+func (t *Table) Status(i int) Status { return t.status[i] }
+
+// Ready returns the indices of the members that are Ready and have a weight above 0, ascending. The slice is not to be changed.
+func (t *Table) Ready() []uint32 { return t.ready }
+
+// InferenceStrategy returns the strategy for calls that name a model.
+func (t *Table) InferenceStrategy() Strategy { return t.inference }
+
+// usable reports whether the member at i may be chosen for q.
+func (t *Table) usable(i uint32, q *Query) bool {
+	m := &t.members[i]
+	return t.status[i] == Ready && m.Weight > 0 && (len(q.Avoid) == 0 || !q.Avoids(m.Endpoint))
+}
+
+// refuse is the Choice when nothing is ready: wait if something is about to be.
+func (t *Table) refuse() Choice {
+	if t.pending {
+		return Choice{Index: -1, Reason: Wait}
+	}
+	return Choice{Index: -1, Reason: NoneReady}
+}
+
+// meanLoadAge is how old the sum behind the mean load may be: within it a thousand endpoints are read once, which costs
+// about 1 % of a core. Membership changes start it anew.
+const meanLoadAge = int64(time.Millisecond)
+
+// meanLoad is a sum over all endpoints that is taken now and then by whichever pick finds it too old, so that no pick ever
+// writes to a counter that others share.
+type meanLoad struct {
+	stamp atomic.Int64 // time of the last sum, 0 before the first
+	cost  atomic.Int64 // cost in flight over all ready endpoints at that time
+}
+
+// costPerWeight returns the mean cost in flight per unit of weight over the ready endpoints, at most meanLoadAge old.
+func (t *Table) costPerWeight(now int64) float64 {
+	l := t.load
+	if last := l.stamp.Load(); last == 0 || now-last > meanLoadAge || now < last {
+		if l.stamp.CompareAndSwap(last, max(now, 1)) {
+			var sum int64
+			for _, i := range t.ready {
+				sum += t.members[i].CostInFlight()
+			}
+			l.cost.Store(sum)
+		}
+	}
+	return float64(l.cost.Load()) / t.weight
+}
