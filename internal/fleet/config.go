@@ -1,0 +1,49 @@
+package fleet
+
+import (
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Config describes a fleet. The zero value is a fleet of eight on-demand loaders in real time.
+type Config struct {
+	// Servers is how many there are; 0 means 8.
+	Servers int
+	// Workers is how many requests a server runs at a time; 0 means 4.
+	Workers int
+	// Slots is how many models a server's memory holds; 0 means 4.
+	Slots int
+
+	// Service is the mean time that a request takes on a worker when it does not say its own work (WorkParameter); 0 means 250 ms.
+	// Models differ: each has its own mean around this one.
+	Service time.Duration
+	// ServiceCV is the coefficient of variation of the lognormal service time; 0 means 0.8, and less than 0 that every
+	// request of every model takes exactly Service.
+	ServiceCV float64
+	// Load is the mean time to load a model; 0 means 5 s.
+	Load time.Duration
+	// LoadCV is the coefficient of variation of the lognormal load time; 0 means 0.15, less than 0 that every load takes exactly Load.
+	LoadCV float64
+
+	// Scale is how much wall-clock time a unit of model time takes, over 0 and up to 1; 0 means 1. 1.0/20 runs 20 model seconds in one.
+	Scale float64
+	// Seed makes the random draws repeatable: the same seed and order of arrivals give the same times.
+	Seed uint64
+
+	// Models are the models in the servers' repository. Empty means that every name but the empty one is there.
+	Models []string
+	// Explicit makes the servers load a model only when RepositoryModelLoad (or Preload) says so, as Triton does in explicit mode.
+	// They then answer NOT_FOUND for a model they do not hold, never evict one by themselves, and are not ready while one loads.
+	// Otherwise a request for a model that is not resident has it loaded and waits for it, as ModelMesh does.
+	Explicit bool
+	// NoWatch makes grpc.health.v1 what Triton makes of it: Check mirrors ServerReady whatever service it names, and there is
+	// no Watch. Otherwise it is gRPC's standard health server.
+	NoWatch bool
+
+	// InMemory makes the servers listen on in-memory pipes instead of loopback ports. They can be reached only through
+	// Dialer and DialOptions.
+	InMemory bool
+	// ServerOptions are passed to every gRPC server.
+	ServerOptions []grpc.ServerOption
+}

@@ -1,0 +1,95 @@
+// Command generate writes the Go code of oip.proto. It differs from protoc in one point: the descriptors go into a
+// private registry, so that a program may also link another package that defines inference.*, as every Triton user's stubs do.
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/bufbuild/protocompile"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+const source = "oip.proto"
+
+// The places where generated code names its registries. A message builder without one registers globally.
+var private = [][2]string{
+	{"\t\tFile: protoimpl.DescBuilder{\n", "\t\tTypeRegistry: types,\n\t\tFile: protoimpl.DescBuilder{\n\t\t\tFileRegistry:  files,\n"},
+}
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) != 2 {
+		log.Fatalf("usage: generate DIR, the folder of %s", source)
+	}
+	if err := generate(os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func generate(dir string) error {
+	compiler := protocompile.Compiler{
+		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{dir}},
+		SourceInfoMode: protocompile.SourceInfoStandard,
+	}
+	compiled, err := compiler.Compile(context.Background(), source)
+	if err != nil {
+		return err
+	}
+	request := &pluginpb.CodeGeneratorRequest{
+		FileToGenerate: []string{source},
+		Parameter:      proto.String("paths=source_relative"),
+		ProtoFile:      []*descriptorpb.FileDescriptorProto{protodesc.ToFileDescriptorProto(compiled[0])},
+	}
+	for _, plugin := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
+		files, err := run(plugin, request)
+		if err != nil {
+			return fmt.Errorf("%s: %w", plugin, err)
+		}
+		for _, f := range files {
+			content := []byte(f.GetContent())
+			if plugin == "protoc-gen-go" {
+				for _, p := range private {
+					if !bytes.Contains(content, []byte(p[0])) {
+						return fmt.Errorf("%s: generated code has no %q", plugin, p[0])
+					}
+					content = bytes.Replace(content, []byte(p[0]), []byte(p[1]), 1)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(dir, f.GetName()), content, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// run runs a protoc plugin that this module's go.mod pins.
+func run(plugin string, request *pluginpb.CodeGeneratorRequest) ([]*pluginpb.CodeGeneratorResponse_File, error) {
+	in, err := proto.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("go", "tool", plugin)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	var response pluginpb.CodeGeneratorResponse
+	if err := proto.Unmarshal(out, &response); err != nil {
+		return nil, err
+	}
+	if response.GetError() != "" {
+		return nil, fmt.Errorf("%s", response.GetError())
+	}
+	return response.GetFile(), nil
+}
