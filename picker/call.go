@@ -13,6 +13,8 @@ type Call struct {
 	// Message is the request message, or nil if there is none. The pick path reads it once, before the first
 	// attempt, and drops it.
 	Message any
+	// Stream says that the RPC is a stream, whose duration is no measure of latency.
+	Stream bool
 	// Decision, if not nil, is filled in by each attempt's pick.
 	Decision *Decision
 	// Inspect, if not nil, makes the picker hand itself to the function instead of placing the call, which then

@@ -60,8 +60,11 @@ type Table struct {
 
 // NewTable returns the table of a membership. status has one entry per member; neither slice may be changed afterwards. Strategies
 // are taken over from prev where plan and membership are the same, and are built from those of prev where only the membership
-// changed; prev may be nil.
+// changed; if nothing changed the table is prev itself. prev may be nil.
 func NewTable(prev *Table, plan Plan, members []Member, status []Status, rand func() uint64) *Table {
+	if prev != nil && slices.Equal(prev.members, members) && slices.Equal(prev.status, status) && reflect.DeepEqual(prev.plan, plan) {
+		return prev
+	}
 	t := &Table{plan: plan, members: members, load: &meanLoad{}}
 	t.inference = strategyFor(prev, plan.Inference, members, rand, (*Table).inferenceOf)
 	t.update = strategyFor(prev, plan.Update, members, rand, (*Table).updateOf)
@@ -128,6 +131,9 @@ func (t *Table) Member(i int) Member { return t.members[i] }
 
 // Status returns the status of the member at an index.
 func (t *Table) Status(i int) Status { return t.status[i] }
+
+// Statuses returns the status of each member, by index. The slice is not to be changed.
+func (t *Table) Statuses() []Status { return t.status }
 
 // Ready returns the indices of the members that are Ready and have a weight above 0, ascending. The slice is not to be changed.
 func (t *Table) Ready() []uint32 { return t.ready }
