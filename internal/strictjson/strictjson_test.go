@@ -58,7 +58,7 @@ func TestDecodeNamesWhatIsWrong(t *testing.T) {
 		{`{"s":"a","s":"b"}`, `s is given twice, want one value`},
 		{`{"in":{"n":1,"n":1}}`, `in.n is given twice, want one value`},
 		{`{"s":"a"} {}`, `the document is followed by more text, want one value`},
-		{`{"s":`, `s is malformed (unexpected EOF), want valid JSON`},
+		{`{"s":`, `s is malformed (EOF), want valid JSON`},
 	} {
 		t.Run(tc.in, func(t *testing.T) {
 			var v outer
