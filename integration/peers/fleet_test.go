@@ -1,0 +1,148 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	gbalancer "google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/metadata"
+	gresolver "google.golang.org/grpc/resolver"
+)
+
+const (
+	method  = "/inference.GRPCInferenceService/ModelInfer"
+	nModels = 1024
+)
+
+// modelName returns the name of a model, 24 bytes long.
+func modelName(i int) string { return fmt.Sprintf("registry/llm-%07d-fp16", i) }
+
+// withMetadata returns a context with the metadata of an ordinary call for the i-th model.
+func withMetadata(i int) context.Context {
+	return metadata.NewOutgoingContext(context.Background(), metadata.Pairs(
+		modelHeader, modelName(i), "x-request-id", fmt.Sprintf("req-%020d", i), "authorization", "Bearer 0123456789abcdef"))
+}
+
+// calls returns the picks' inputs for all models.
+func calls(ctx func(i int) context.Context) []gbalancer.PickInfo {
+	infos := make([]gbalancer.PickInfo, nModels)
+	for i := range infos {
+		infos[i] = gbalancer.PickInfo{FullMethodName: method, Ctx: ctx(i)}
+	}
+	return infos
+}
+
+// answered is how a call ends that was sent and answered. A DoneInfo without either means that the call never happened.
+var answered = gbalancer.DoneInfo{BytesSent: true, BytesReceived: true}
+
+// fleet is a policy at work on a number of endpoints, all of them connected.
+type fleet struct {
+	tb        testing.TB
+	policy    policy
+	channel   *channel
+	balancer  gbalancer.Balancer
+	state     gbalancer.ClientConnState
+	addresses int // handed out so far
+	probes    int // models asked for to bring the fleet up
+}
+
+// newFleet starts a policy on n endpoints and returns when each of them has been picked. It is closed when the test ends.
+func newFleet(tb testing.TB, p policy, n int) *fleet {
+	tb.Helper()
+	f := connect(tb, p, n)
+	tb.Cleanup(f.close)
+	f.reachAll()
+	return f
+}
+
+// connect starts a policy on n endpoints. Unless the policy is lazy, it returns when all of them are connected.
+func connect(tb testing.TB, p policy, n int) *fleet {
+	tb.Helper()
+	f := &fleet{tb: tb, policy: p, channel: newChannel()}
+	builder, config := p.build(tb)
+	f.state.BalancerConfig = config
+	for range n {
+		f.state.ResolverState.Endpoints = append(f.state.ResolverState.Endpoints, f.newEndpoint())
+	}
+	f.channel.run(func() { f.balancer = builder.Build(f.channel, gbalancer.BuildOptions{}) })
+	f.update()
+	if !p.lazy {
+		f.awaitReady()
+	}
+	return f
+}
+
+// close ends the policy and the channel.
+func (f *fleet) close() {
+	f.channel.run(f.balancer.Close)
+	f.channel.close()
+}
+
+func (f *fleet) newEndpoint() gresolver.Endpoint {
+	f.addresses++
+	addr := fmt.Sprintf("10.%d.%d.%d:8001", f.addresses>>16&255, f.addresses>>8&255, f.addresses&255)
+	return gresolver.Endpoint{Addresses: []gresolver.Address{{Addr: addr}}}
+}
+
+// update hands the present endpoints to the policy.
+func (f *fleet) update() {
+	var err error
+	f.channel.run(func() { err = f.balancer.UpdateClientConnState(f.state) })
+	require.NoError(f.tb, err, f.policy.label)
+}
+
+// replace swaps one endpoint for a new one and returns when the policy has published a picker since.
+func (f *fleet) replace(i int) {
+	before := f.channel.pushed()
+	f.state.ResolverState.Endpoints[i] = f.newEndpoint()
+	f.update()
+	f.channel.await(f.tb, "new picker", func() bool { return f.channel.pushes > before })
+}
+
+// awaitReady waits until all endpoints are connected and the policy has been told.
+func (f *fleet) awaitReady() {
+	n := len(f.state.ResolverState.Endpoints)
+	f.channel.await(f.tb, "connection of all endpoints", func() bool { return f.channel.ready == n })
+}
+
+// picker returns the picker that the policy published last.
+func (f *fleet) picker() gbalancer.Picker { return f.channel.state.Load().Picker }
+
+// reachAll asks for one model after another until every endpoint is connected and has been picked. The calls end as if they had
+// never happened, so that they leave no trace in the policy.
+func (f *fleet) reachAll() {
+	n := len(f.state.ResolverState.Endpoints)
+	seen := make(map[gbalancer.SubConn]bool, n)
+	for ; len(seen) < n; f.probes++ {
+		// The smallest share that an endpoint has on a ring with few points is about a hundredth of the mean.
+		require.Less(f.tb, f.probes, 2000*n, "%s: only %d of %d endpoints are ever picked", f.policy.label, len(seen), n)
+		before := f.channel.pushed()
+		res, err := f.picker().Pick(gbalancer.PickInfo{FullMethodName: method, Ctx: withMetadata(nModels + f.probes)})
+		if err == gbalancer.ErrNoSubConnAvailable { // it is connecting, and a new picker follows
+			f.channel.await(f.tb, "picker after a refusal", func() bool { return f.channel.pushes > before })
+			continue
+		}
+		require.NoError(f.tb, err, f.policy.label)
+		if res.Done != nil {
+			res.Done(gbalancer.DoneInfo{})
+		}
+		seen[res.SubConn] = true
+	}
+	f.awaitReady()
+	require.Equal(f.tb, connectivity.Ready, f.channel.state.Load().ConnectivityState, f.policy.label)
+}
+
+// flap has a connection break down and come back; it returns when the policy has published a picker for each of the two.
+func (f *fleet) flap(sc *subConn, model gbalancer.PickInfo) {
+	before := f.channel.pushed()
+	f.channel.run(func() { sc.become(connectivity.Idle) })
+	f.channel.await(f.tb, "picker after a lost connection", func() bool { return f.channel.pushes > before })
+	if f.policy.lazy { // the connection is wanted again when a call for one of its models is
+		_, err := f.picker().Pick(model)
+		require.ErrorIs(f.tb, err, gbalancer.ErrNoSubConnAvailable)
+	}
+	f.awaitReady()
+}

@@ -1,0 +1,76 @@
+package peers
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	gbalancer "google.golang.org/grpc/balancer"
+)
+
+// pick places one call, ends it, and returns where it went.
+func (f *fleet) pick(call gbalancer.PickInfo) gbalancer.SubConn {
+	f.tb.Helper()
+	res, err := f.picker().Pick(call)
+	require.NoError(f.tb, err, f.policy.label)
+	if res.Done != nil {
+		res.Done(answered)
+	}
+	return res.SubConn
+}
+
+// The tests keep the benchmarks honest: every policy places its calls on ready connections, does with models what it is there for,
+// and notices the changes that are timed.
+
+func TestPolicySpreadsModels(t *testing.T) {
+	for _, p := range policies {
+		t.Run(p.label, func(t *testing.T) {
+			f := newFleet(t, p, 10)
+			used := map[gbalancer.SubConn]bool{}
+			for _, call := range calls(withMetadata) {
+				used[f.pick(call)] = true
+			}
+			assert.Len(t, used, 10, "endpoints in use")
+		})
+	}
+}
+
+func TestPolicyKeepsModelsWhereTheyAre(t *testing.T) {
+	for _, p := range policies {
+		t.Run(p.label, func(t *testing.T) {
+			f := newFleet(t, p, 10)
+			moved := 0
+			for _, call := range calls(withMetadata) {
+				if f.pick(call) != f.pick(call) {
+					moved++
+				}
+			}
+			if p.sticky {
+				assert.Zero(t, moved, "models whose second call went elsewhere")
+			} else {
+				assert.Greater(t, moved, nModels/2, "models whose second call went elsewhere")
+			}
+		})
+	}
+}
+
+func TestPolicyUsesReplacement(t *testing.T) {
+	for _, p := range policies {
+		t.Run(p.label, func(t *testing.T) {
+			f := newFleet(t, p, 10)
+			f.replace(3)
+			f.reachAll()
+		})
+	}
+}
+
+func TestPolicyUsesConnectionThatCameBack(t *testing.T) {
+	for _, p := range policies {
+		t.Run(p.label, func(t *testing.T) {
+			f := newFleet(t, p, 10)
+			call := calls(withMetadata)[0]
+			f.flap(f.pick(call).(*subConn), call)
+			f.reachAll()
+		})
+	}
+}

@@ -1,0 +1,63 @@
+package peers
+
+import (
+	"testing"
+)
+
+const large = 1000
+
+// BenchmarkUpdate measures how long a change of the fleet takes to become a new picker.
+//
+//   - replace: the resolver lists one new endpoint in place of an old one, until a picker of the new list is published;
+//   - flap: one connection is lost and comes back, until the last of the pickers that this brings about.
+func BenchmarkUpdate(b *testing.B) {
+	all := policies
+	if fine, ok := ringHashFine(); ok {
+		all = append(all[:len(all):len(all)], fine)
+	}
+	for _, p := range all {
+		b.Run(p.label, func(b *testing.B) {
+			f := newFleet(b, p, large)
+			b.Run("flap/n=1000", func(b *testing.B) {
+				b.ReportAllocs()
+				call := calls(withMetadata)[0]
+				sc := f.pick(call).(*subConn)
+				for b.Loop() {
+					f.flap(sc, call)
+				}
+			})
+			b.Run("replace/n=1000", func(b *testing.B) {
+				b.ReportAllocs()
+				i := 0
+				for b.Loop() {
+					f.replace(i % large)
+					b.StopTimer()
+					if !p.lazy {
+						f.awaitReady()
+					}
+					i++
+					b.StartTimer()
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkColdStart measures from the first list of endpoints until all of them are connected and in use. A lazy
+// policy has no such time.
+func BenchmarkColdStart(b *testing.B) {
+	for _, p := range policies {
+		if p.lazy {
+			continue
+		}
+		b.Run(p.label+"/n=1000", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				f := connect(b, p, large)
+				b.StopTimer()
+				f.close()
+				b.StartTimer()
+			}
+		})
+	}
+}
