@@ -35,7 +35,7 @@ func (s *snapshot) Pick(info gbalancer.PickInfo) (gbalancer.PickResult, error) {
 		call.Inspect(s.policy)
 		return gbalancer.PickResult{}, errInspected
 	}
-	a := attempts.Get().(*attempt)
+	a := newAttempt()
 	a.read(call, &info, s.reader)
 	a.query.Now = monotonic()
 	choice := s.table.Pick(&a.query)
@@ -63,11 +63,16 @@ type attempt struct {
 	done     func(gbalancer.DoneInfo) // a.end, bound once in the attempt's life
 }
 
-var attempts = sync.Pool{New: func() any {
-	a := &attempt{}
-	a.done = a.end
+var attempts sync.Pool // of *attempt
+
+func newAttempt() *attempt {
+	a, _ := attempts.Get().(*attempt)
+	if a == nil {
+		a = &attempt{}
+		a.done = a.end
+	}
 	return a
-}}
+}
 
 // read fills the query with the call's request. A call with a record is read once, at its first pick.
 func (a *attempt) read(call *picker.Call, info *gbalancer.PickInfo, r *requestReader) {

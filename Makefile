@@ -1,0 +1,63 @@
+# Everything a developer runs. Each target installs what it needs into .tmp.
+SHELL := /bin/bash
+GO    ?= go
+BIN   := .tmp/bin
+# Nested modules: their dependencies stay out of the root's.
+NESTED := examples integration/peers
+
+.PHONY: help demo test short check fmt vet lint tidy bench bench-pick generate checkgenerate smoke clean
+
+help: ## Show this list.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+
+demo: ## Replay a model-serving workload over real gRPC under five policies: a table, and an HTML report.
+	@cd examples && $(GO) run ./fleet
+
+test: ## Run all tests with the race detector.
+	$(GO) test -race -timeout 20m ./...
+	@for m in $(NESTED); do (cd $$m && echo "--- $$m" && $(GO) test -race -timeout 10m ./...) || exit 1; done
+
+check: fmt vet lint tidy checkgenerate test ## Everything that must hold before a change lands.
+
+fmt: ## Fail if a file is not gofmt'ed.
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+
+vet: ## go vet in every module.
+	$(GO) vet ./...
+	@for m in $(NESTED); do (cd $$m && $(GO) vet ./...) || exit 1; done
+
+lint: $(BIN)/staticcheck ## staticcheck in every module.
+	$(BIN)/staticcheck ./...
+	@for m in $(NESTED); do (cd $$m && $(CURDIR)/$(BIN)/staticcheck ./...) || exit 1; done
+
+tidy: ## Fail if a go.mod is not tidy.
+	@for m in . $(NESTED) tools; do (cd $$m && $(GO) mod tidy -diff) || { echo "go.mod of $$m is not tidy"; exit 1; }; done
+
+bench: ## Micro-benchmarks of the root module.
+	$(GO) test -run '^$$' -bench . -benchmem ./picker ./balancer ./internal/methods
+
+bench-pick: ## The pick path and its control plane beside grpc-go's own policies, in one run, with the goals.
+	cd integration/peers && $(GO) run ./benchpick
+
+smoke: ## Each benchmark once, so that none rots.
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+	@for m in $(NESTED); do (cd $$m && $(GO) test -run '^$$' -bench . -benchtime 1x ./...) || exit 1; done
+
+generate: $(BIN)/protoc-gen-go $(BIN)/protoc-gen-go-grpc ## Make the generated code anew.
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(GO) generate ./...
+	@for m in $(NESTED); do (cd $$m && PATH="$(CURDIR)/$(BIN):$$PATH" $(GO) generate ./...) || exit 1; done
+
+checkgenerate: generate ## Fail if generated code is not what generate makes.
+	@git diff --exit-code --stat -- '*.pb.go' || { echo "generated code is stale: run make generate"; exit 1; }
+
+$(BIN)/staticcheck: tools/go.mod
+	$(GO) build -C tools -o $(CURDIR)/$@ honnef.co/go/tools/cmd/staticcheck
+
+$(BIN)/protoc-gen-go: tools/go.mod
+	$(GO) build -C tools -o $(CURDIR)/$@ google.golang.org/protobuf/cmd/protoc-gen-go
+
+$(BIN)/protoc-gen-go-grpc: tools/go.mod
+	$(GO) build -C tools -o $(CURDIR)/$@ google.golang.org/grpc/cmd/protoc-gen-go-grpc
+
+clean: ## Remove what the targets made.
+	rm -rf .tmp
