@@ -9,7 +9,8 @@ import (
 )
 
 // Path leads from a message to one of its fields: the field's number, after those of the messages that enclose it.
-// In a repeated field, the last element that has the rest of the path counts.
+// In a repeated field, the last element that has the rest of the path counts. A path must end in a scalar field: in encoded
+// form, a message cannot be told from a string.
 type Path []protowire.Number
 
 // maxDepth is how many numbers a path may have; the deepest that any known server needs is three.

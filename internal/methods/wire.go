@@ -85,13 +85,8 @@ func (l *leaf) scan(msg []byte, p Path, want leafKind) bool {
 	return true
 }
 
-// short copies a text that may be a model's name, and drops one that cannot be.
-func short(b []byte) string {
-	if len(b) > MaxModel {
-		return ""
-	}
-	return string(b)
-}
+// short copies as much of a text as shows whether it is too long for a model's name.
+func short(b []byte) string { return string(b[:min(len(b), MaxModel+1)]) }
 
 // decimal spells an integer, and 0, which is a field that is not set, as "".
 func decimal(n int64) string {
