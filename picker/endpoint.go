@@ -77,9 +77,14 @@ func (e *Endpoint) latencyToward(base float64, now int64) float64 {
 	return base + (v-base)*e.latency.decay(now, v)
 }
 
-// minDecay is the shortest time constant of latency estimates. An estimate above it decays with its own length: a server
-// whose calls take 30 s is not asked again every second.
-const minDecay = float64(time.Second)
+// The time constant of a latency estimate is ten times the estimate, so that one slow answer of a fast server is forgotten after
+// some tens of its usual ones: with a second for all, a single hiccup of 50 ms among answers of 1 ms takes a server most of
+// its calls for five seconds. It is at most a second, so that a server that was slow is found out soon when it no longer is,
+// but never less than the estimate: a server whose calls take 30 s is not asked again every second.
+const (
+	decayLatencies = 10
+	maxDecay       = float64(time.Second)
+)
 
 // peakEWMA is an exponentially weighted moving average that follows rises at once (the peak EWMA of Finagle's load balancers).
 // Its two words are updated one after the other: a reader between them sees a weight that is off by one observation.
@@ -96,7 +101,7 @@ func (p *peakEWMA) decay(now int64, v float64) float64 {
 	if age <= 0 {
 		return 1
 	}
-	return math.Exp(-age / max(minDecay, v))
+	return math.Exp(-age / max(v, min(decayLatencies*v, maxDecay)))
 }
 
 func (p *peakEWMA) observe(now int64, x float64) {

@@ -9,9 +9,9 @@ import (
 // serves every Table with that membership, so it must take status and load from its arguments, not keep them.
 // Pick is called concurrently, holds no lock and does not allocate.
 type Strategy interface {
-	// Pick returns the chosen endpoint, which is Ready and has a weight above 0, or a Choice with Index -1: Wait if an
-	// endpoint that should serve the request is about to become ready, else NoneReady. Endpoints in q.Avoid are chosen only if
-	// there is no other.
+	// Pick returns the chosen endpoint, which is Ready, has a weight above 0 and is not in q.Avoid; or a Choice with Index -1
+	// and reason Wait if an endpoint that should serve the request is about to become ready. It is called only where there is an
+	// endpoint to choose: Table.Pick refuses the request if none is ready, and clears q.Avoid if it holds all that are.
 	Pick(t *Table, q *Query) Choice
 }
 

@@ -115,12 +115,33 @@ func (t *Table) setStatus(status []Status) {
 }
 
 // Pick places one request: by the inference strategy if it names a model and is not an update, else by the update strategy.
-// It neither locks nor allocates.
+// If q avoids all that is ready, it is placed as if it avoided nothing. Pick neither locks nor allocates.
 func (t *Table) Pick(q *Query) Choice {
-	if q.Type != Update && q.ModelID != "" {
-		return t.inference.Pick(t, q)
+	if len(t.ready) == 0 {
+		return t.refuse()
 	}
-	return t.update.Pick(t, q)
+	s := t.update
+	if q.Type != Update && q.ModelID != "" {
+		s = t.inference
+	}
+	if len(q.Avoid) < len(t.ready) || !t.avoidsAll(q) {
+		return s.Pick(t, q)
+	}
+	avoid := q.Avoid
+	q.Avoid = nil
+	c := s.Pick(t, q)
+	q.Avoid = avoid
+	return c
+}
+
+// avoidsAll reports whether q avoids every ready member.
+func (t *Table) avoidsAll(q *Query) bool {
+	for _, i := range t.ready {
+		if !q.Avoids(t.members[i].Endpoint) {
+			return false
+		}
+	}
+	return true
 }
 
 // Len returns the number of members, holes included; indices of choices are below it.
@@ -169,7 +190,7 @@ type meanLoad struct {
 // costPerWeight returns the mean cost in flight per unit of weight over the ready endpoints, at most meanLoadAge old.
 func (t *Table) costPerWeight(now int64) float64 {
 	l := t.load
-	if last := l.stamp.Load(); last == 0 || now-last > meanLoadAge || now < last {
+	if last := l.stamp.Load(); last == 0 || now-last > meanLoadAge || last-now > meanLoadAge {
 		if l.stamp.CompareAndSwap(last, max(now, 1)) {
 			var sum int64
 			for _, i := range t.ready {

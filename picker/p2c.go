@@ -1,0 +1,139 @@
+package picker
+
+func init() { Register(func() Options { return &P2COptions{Choices: 2} }) }
+
+// P2COptions configures the strategy "p2c", the power of two choices: of a few endpoints drawn at random, the least loaded one
+// serves the call. Load is the cost in flight, the call's own included, per weight, times how much slower the endpoint's answers
+// have been than those of the other. Calls that find equals are spread at random.
+type P2COptions struct {
+	// Choices is how many distinct endpoints are drawn, from 2 to 10; default 2. More draws find a less loaded endpoint, and
+	// make many clients find the same one.
+	Choices int `json:"choices,omitempty"`
+}
+
+// Strategy implements Options.
+func (o *P2COptions) Strategy() string { return "p2c" }
+
+// Validate implements Options.
+func (o *P2COptions) Validate() error {
+	if o.Choices < 2 || o.Choices > maxChoices {
+		return BadField("choices", o.Choices, "2 to 10")
+	}
+	return nil
+}
+
+// Build implements Options.
+func (o *P2COptions) Build(b Build) Strategy { return &p2c{choices: o.Choices, rand: b.Rand} }
+
+const (
+	maxChoices = 10
+	// maxDraws is how many endpoints are drawn at most, those that the request avoids included.
+	maxDraws = maxChoices + maxTried
+)
+
+// p2c is the strategy of P2COptions.
+type p2c struct {
+	choices int
+	rand    func() uint64
+}
+
+// Pick implements Strategy.
+func (s *p2c) Pick(t *Table, q *Query) Choice {
+	var drawn [maxDraws]uint32 // positions in t.ready, ascending
+	best, reason, found := uint32(0), Only, 0
+	var random uint64
+	for n := 0; n < min(len(t.ready), maxDraws) && found < s.choices; n++ {
+		if n%2 == 0 {
+			random = s.rand()
+		} else {
+			random <<= 32 // one random number is good for two draws
+		}
+		// Draw one of the positions that are left, by its number among them.
+		at, k := below(random, len(t.ready)-n), 0
+		for ; k < n && drawn[k] <= at; k++ {
+			at++
+		}
+		for j := n; j > k; j-- {
+			drawn[j] = drawn[j-1]
+		}
+		drawn[k] = at
+
+		i := t.ready[at]
+		if q.Avoids(t.members[i].Endpoint) {
+			continue
+		}
+		found++
+		if found == 1 {
+			best = i
+			continue
+		}
+		a, b := t.members[best], t.members[i]
+		switch la, lb := compare(&a, &b, q); {
+		case lb < la:
+			best, reason = i, LessLoaded
+		case la < lb:
+			reason = LessLoaded
+		default:
+			// The order of draws is random already, so the first one may stay, unless the weights say otherwise.
+			if a.Weight != b.Weight && unit(s.rand())*(a.Weight+b.Weight) < b.Weight {
+				best = i
+			}
+			if reason == Only {
+				reason = Tie
+			}
+		}
+	}
+	if found == 0 {
+		return s.any(t, q)
+	}
+	return Choice{Index: int(best), Reason: reason}
+}
+
+// any chooses at random for a request that avoids more endpoints than can be drawn.
+func (s *p2c) any(t *Table, q *Query) Choice {
+	n := len(t.ready)
+	first := int(below(s.rand(), n))
+	for k := range n {
+		if i := t.ready[(first+k)%n]; !q.Avoids(t.members[i].Endpoint) {
+			return Choice{Index: int(i), Reason: Only}
+		}
+	}
+	return t.refuse()
+}
+
+// latencyBand is how many times as slow as another an endpoint may look and still count as equally fast. Estimates of equal
+// servers differ by as much; without a band, the one that looks fastest by a hair would get every call of an idle fleet. A band of
+// 2 costs 5 to 10 % of the p99 of fleets in which some servers are 2 to 4 times as slow as the rest.
+const latencyBand = 1.25
+
+// compare returns the loads of two candidates, of which only the order matters. They are equal if both are idle and neither is
+// slow.
+func compare(a, b *Member, q *Query) (la, lb float64) {
+	la, lb = 1, 1
+	if ca, cb := a.CostInFlight(), b.CostInFlight(); ca|cb != 0 {
+		own := int64(q.Cost())
+		la, lb = float64(ca+own)/a.Weight, float64(cb+own)/b.Weight
+	}
+	switch ta, tb := a.Latency(), b.Latency(); {
+	case ta == 0 || tb == 0: // one that has not answered yet is judged by its load alone
+	case ta > latencyBand*tb:
+		la *= slowness(a.Endpoint, tb, q.Now)
+	case tb > latencyBand*ta:
+		lb *= slowness(b.Endpoint, ta, q.Now)
+	}
+	return la, lb
+}
+
+// slowness returns how many times as slow as another, whose latency is given, an endpoint looks now; 1 within the band.
+func slowness(e *Endpoint, other float64, now int64) float64 {
+	if s := e.latencyToward(other, now) / other; s > latencyBand {
+		return s
+	}
+	return 1
+}
+
+// below returns a number in [0, n) that is uniform if the upper half of r is.
+func below(r uint64, n int) uint32 { return uint32((r >> 32) * uint64(n) >> 32) }
+
+// unit returns a number in [0, 1), uniform if r is.
+func unit(r uint64) float64 { return float64(r>>11) / (1 << 53) }

@@ -1,0 +1,208 @@
+package picker
+
+import (
+	"math"
+	"slices"
+	"sync"
+)
+
+func init() {
+	Register(func() Options { return &RingOptions{VirtualNodes: 150, Replicas: 2, LoadFactor: 1.25} })
+}
+
+// RingOptions configures the strategy "ring": consistent hashing with bounded loads. A model's calls go to the endpoint whose
+// point on the ring follows the model's hash, its home; to the next endpoints along the ring, its replicas, when those before
+// are over their bound or unusable; and beyond the replicas when all of them are.
+//
+// The ring depends on the identities and weights of the endpoints alone: all clients agree on it, and whether an endpoint is
+// connected does not change it. When endpoints come and go, the models of those that stay do not move.
+type RingOptions struct {
+	// VirtualNodes is the number of points on the ring of an endpoint of weight 1, from 1 to 100,000; default 150. The shares of
+	// endpoints of equal weight differ by about 1/sqrt(VirtualNodes). An endpoint of weight w > 0 has VirtualNodes x w points,
+	// at least 1 and at most 100 x VirtualNodes. A point takes 14 to 16 bytes.
+	VirtualNodes int `json:"virtualNodes,omitempty"`
+	// Replicas is how many endpoints share a model, its home included, from 1 to 16; default 2. A model takes memory on each of
+	// them. One that is hot enough for more than 16 is everywhere, and better served by load alone.
+	Replicas int `json:"replicas,omitempty"`
+	// LoadFactor bounds the cost in flight of an endpoint to a multiple of the mean (per weight), above 1 and up to 100;
+	// default 1.25. Endpoints with less in flight than the servers work off while a model loads are not bound by it.
+	LoadFactor float64 `json:"loadFactor,omitempty"`
+}
+
+// Strategy implements Options.
+func (o *RingOptions) Strategy() string { return "ring" }
+
+// Validate implements Options.
+func (o *RingOptions) Validate() error {
+	switch {
+	case o.VirtualNodes < 1 || o.VirtualNodes > 100_000:
+		return BadField("virtualNodes", o.VirtualNodes, "1 to 100000")
+	case o.Replicas < 1 || o.Replicas > 16:
+		return BadField("replicas", o.Replicas, "1 to 16")
+	case !(o.LoadFactor > 1 && o.LoadFactor <= 100):
+		return BadField("loadFactor", o.LoadFactor, "above 1, up to 100")
+	}
+	return nil
+}
+
+// Build implements Options.
+func (o *RingOptions) Build(b Build) Strategy {
+	nodes := make([]node, len(b.Members))
+	for i, m := range b.Members {
+		if n := o.pointsOf(m.Weight); m.Endpoint != nil && n > 0 {
+			nodes[i] = node{m.ID(), n}
+		}
+	}
+	r := &ring{virtualNodes: o.VirtualNodes, replicas: o.Replicas, loadFactor: o.LoadFactor}
+	if prev, ok := b.Previous.(*ring); ok && prev.virtualNodes == o.VirtualNodes {
+		r.points = prev.points.update(nodes)
+	} else {
+		r.points = newPoints(nodes)
+	}
+	r.share = sync.OnceValue(r.shares)
+	return r
+}
+
+// maxPointsWeight is the weight above which an endpoint gets no more points, so that a weight in some other unit (memory in
+// bytes, say) cannot exhaust the client's memory.
+const maxPointsWeight = 100
+
+// pointsOf returns how many points a weight is worth. Any weight above 0 is worth one.
+func (o *RingOptions) pointsOf(weight float64) int {
+	if !(weight > 0) {
+		return 0
+	}
+	return max(1, int(math.Round(float64(o.VirtualNodes)*min(weight, maxPointsWeight))))
+}
+
+// floorCost is the cost in flight, in tokens and per weight, below which an endpoint is never over its bound. Sending a call
+// past the endpoints that hold its model loads the model elsewhere, and that is what it must be weighed against: a server with 4
+// workers serves 80 requests in the time of a load that takes 20 times as long as a request, so waiting behind fewer than 80 is
+// sooner. A bound on the number of calls alone overflows at a handful of them, and each overflow is a load (thousands
+// in a few minutes, on a fleet that needs none).
+const (
+	serverWorkers = 4
+	loadServices  = 20 // the time of a load in service times
+	floorCost     = serverWorkers * loadServices * DefaultTokens
+)
+
+// ring is the strategy of RingOptions for one membership.
+type ring struct {
+	*points
+	virtualNodes int
+	replicas     int
+	loadFactor   float64
+	share        func() []float64
+}
+
+// Owner returns the index of the member that is the home of a key (see Key), or -1 if no member has points.
+func (r *ring) Owner(key uint64) int {
+	if len(r.hashes) == 0 {
+		return -1
+	}
+	return int(r.owners[r.home(key)])
+}
+
+// Share returns the part of all keys whose home is the member at an index, from 0 to 1. The first call computes all shares.
+func (r *ring) Share(i int) float64 { return r.share()[i] }
+
+// Pick implements Strategy.
+func (r *ring) Pick(t *Table, q *Query) Choice {
+	if len(r.hashes) == 0 {
+		return t.refuse()
+	}
+	at := r.home(q.Key)
+	home := r.owners[at]
+	if t.usable(home, q) && r.accepts(t, home, q) {
+		return Choice{Index: int(home), Reason: Home}
+	}
+	return r.walk(t, q, at)
+}
+
+// accepts reports whether one more request leaves the member at i within its bound. Only above the floor does it ask for more
+// than the load of one endpoint.
+func (r *ring) accepts(t *Table, i uint32, q *Query) bool {
+	m := &t.members[i]
+	load := float64(m.CostInFlight())
+	if load < floorCost*m.Weight {
+		return true
+	}
+	own := float64(q.Cost())
+	mean := t.costPerWeight(q.Now) + own/t.weight
+	return load+own <= r.loadFactor*mean*m.Weight
+}
+
+const (
+	// maxSeen is how many endpoints a walk along the ring looks at. A bound that admits 1.25 times the mean leaves more than a
+	// fifth of the endpoints below it: 64 in a row above it do not happen.
+	maxSeen = 64
+	// maxSteps is how many points a walk passes; more than maxSeen, since endpoints of large weight are met again and again.
+	maxSteps = 16 * maxSeen
+)
+
+// walk goes through the distinct endpoints along the ring from the point at a position until one accepts the request.
+func (r *ring) walk(t *Table, q *Query, at int) Choice {
+	var seen [maxSeen]uint32
+	n := 0
+	busy, busyLoad, nBusy := Choice{Index: -1}, 0.0, 0 // the least loaded of the first endpoints over their bound
+	for range min(maxSteps, len(r.hashes)) {
+		i := r.owners[at]
+		if at++; at == len(r.hashes) {
+			at = 0
+		}
+		if slices.Contains(seen[:n], i) {
+			continue
+		}
+		reason := r.rank(n)
+		seen[n] = i
+		n++
+		m := &t.members[i]
+		switch {
+		case t.usable(i, q):
+			if r.accepts(t, i, q) {
+				return Choice{Index: int(i), Reason: reason}
+			}
+			load := float64(m.CostInFlight()) / m.Weight
+			if nBusy == 0 || load < busyLoad && nBusy < r.replicas {
+				busy, busyLoad = Choice{Index: int(i), Reason: reason}, load
+			}
+			nBusy++
+		case reason != Overflow && t.status[i] == Pending && !q.Avoids(m.Endpoint):
+			return Choice{Index: -1, Reason: Wait}
+		}
+		if n == maxSeen || n == r.owned {
+			break
+		}
+	}
+	if nBusy > 0 {
+		return busy
+	}
+	return r.leastLoaded(t, q)
+}
+
+// rank returns the reason for choosing the n-th distinct endpoint of a walk, from 0.
+func (r *ring) rank(n int) Reason {
+	switch {
+	case n == 0:
+		return Home
+	case n < r.replicas:
+		return Replica
+	}
+	return Overflow
+}
+
+// leastLoaded chooses among all ready endpoints, for a walk that met none.
+func (r *ring) leastLoaded(t *Table, q *Query) Choice {
+	best, bestLoad := -1, math.Inf(1)
+	for _, i := range t.ready {
+		if m := &t.members[i]; !q.Avoids(m.Endpoint) {
+			if load := float64(m.CostInFlight()) / m.Weight; load < bestLoad {
+				best, bestLoad = int(i), load
+			}
+		}
+	}
+	if best < 0 {
+		return t.refuse()
+	}
+	return Choice{Index: best, Reason: Overflow}
+}
