@@ -3,27 +3,9 @@ package peers
 import (
 	"fmt"
 	"testing"
-
-	gbalancer "google.golang.org/grpc/balancer"
 )
 
-var fleetSizes = []int{10, 100, 1000}
-
-// row is one line of the pick table: a policy, and how a call's model reaches it.
-type row struct {
-	label  string
-	policy policy
-	calls  []gbalancer.PickInfo
-}
-
-func rows() []row {
-	var all []row
-	plain := calls(withMetadata)
-	for _, p := range policies {
-		all = append(all, row{label: p.label, policy: p, calls: plain})
-	}
-	return all
-}
+var fleetSizes = []int{10, 100, large}
 
 // BenchmarkPick measures a pick and its end, with as many endpoints as n says, all of them ready, and 1024 models in turn.
 func BenchmarkPick(b *testing.B) {
@@ -36,12 +18,8 @@ func BenchmarkPick(b *testing.B) {
 					p := f.picker()
 					i := 0
 					for b.Loop() {
-						res, err := p.Pick(r.calls[i%nModels])
-						if err != nil {
+						if err := r.once(p, i); err != nil {
 							b.Fatal(err)
-						}
-						if res.Done != nil {
-							res.Done(answered)
 						}
 						i++
 					}
@@ -61,17 +39,11 @@ func BenchmarkPickParallel(b *testing.B) {
 					b.ReportAllocs()
 					p := f.picker()
 					b.RunParallel(func(pb *testing.PB) {
-						i := 0
-						for pb.Next() {
-							res, err := p.Pick(r.calls[i%nModels])
-							if err != nil {
+						for i := 0; pb.Next(); i++ {
+							if err := r.once(p, i); err != nil {
 								b.Error(err)
 								return
 							}
-							if res.Done != nil {
-								res.Done(answered)
-							}
-							i++
 						}
 					})
 				})

@@ -2,16 +2,20 @@ package peers
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	gbalancer "google.golang.org/grpc/balancer"
 	_ "google.golang.org/grpc/balancer/leastrequest"
 	_ "google.golang.org/grpc/balancer/ringhash"
 	_ "google.golang.org/grpc/balancer/weightedroundrobin"
 	"google.golang.org/grpc/serviceconfig"
 	_ "google.golang.org/grpc/xds" // registers outlier_detection_experimental
+
+	_ "github.com/mlbalancer/mlbalancer/balancer"
 )
 
 // modelHeader is the metadata key that names the model.
@@ -24,18 +28,21 @@ type policy struct {
 	config string // JSON
 	lazy   bool   // connects only when a pick needs the connection
 	sticky bool   // sends the calls of one model to one endpoint
+	header bool   // knows the model by metadata only
 }
 
 var (
 	roundRobin = policy{label: "round_robin", name: "round_robin", config: `{}`}
 	weighted   = policy{label: "weighted_round_robin", name: "weighted_round_robin", config: `{}`}
 	least      = policy{label: "least_request", name: "least_request_experimental", config: `{}`}
-	ringHash   = policy{label: "ring_hash", name: "ring_hash_experimental", lazy: true, sticky: true,
+	ringHash   = policy{label: "ring_hash", name: "ring_hash_experimental", lazy: true, sticky: true, header: true,
 		config: `{"requestHashHeader": "` + modelHeader + `"}`}
 	outlier = policy{label: "outlier_detection+round_robin", name: "outlier_detection_experimental",
 		config: `{"successRateEjection": {}, "childPolicy": [{"round_robin": {}}]}`}
 
-	policies = []policy{roundRobin, weighted, least, ringHash, outlier}
+	modelAware = policy{label: "model_aware", name: "model_aware", sticky: true, config: `{}`}
+
+	policies = []policy{roundRobin, weighted, least, ringHash, outlier, modelAware}
 )
 
 // ringHashFine is ring_hash with as many points as model_aware has by default for 1000 endpoints. grpc-go cuts its rings off
@@ -59,4 +66,9 @@ func (p policy) build(tb testing.TB) (gbalancer.Builder, serviceconfig.LoadBalan
 	config, err := parser.ParseConfig(json.RawMessage(p.config))
 	require.NoError(tb, err, p.label)
 	return b, config
+}
+
+// dialOptions selects the policy for a channel.
+func (p policy) dialOptions() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithDefaultServiceConfig(fmt.Sprintf(`{"loadBalancingConfig": [{%q: %s}]}`, p.name, p.config))}
 }
