@@ -62,7 +62,7 @@ func TestOfferedLoad(t *testing.T) {
 		assert.Positive(t, c.Work)
 	}
 	assert.InDelta(t, 0.7, total.Seconds()/(32*s.To.Seconds()), 1e-6)
-	assert.InDelta(t, 16.74, (s.To - s.From).Seconds()/10, 0.01, "one pass")
+	assert.InDelta(t, 16.74, (s.To-s.From).Seconds()/10, 0.01, "one pass")
 }
 
 func TestSeeds(t *testing.T) {

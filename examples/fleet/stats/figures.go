@@ -151,3 +151,8 @@ func median[T int | float64](runs []Figures, figure func(Figures) T) T {
 	}
 	return (values[n/2-1] + values[n/2]) / 2
 }
+
+// Since returns what the server has done since its counters were at before.
+func (s Server) Since(before Server) Server {
+	return Server{Calls: s.Calls - before.Calls, Hits: s.Hits - before.Hits, Loads: s.Loads - before.Loads, Busy: s.Busy - before.Busy}
+}

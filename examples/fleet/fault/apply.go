@@ -1,0 +1,45 @@
+package fault
+
+import (
+	"google.golang.org/grpc/codes"
+
+	"github.com/mlbalancer/mlbalancer/internal/fleet"
+)
+
+// Begin makes the fault happen to its server.
+func (f Fault) Begin(servers []*fleet.Server) error {
+	s := servers[f.Server]
+	switch f.Kind {
+	case "slow":
+		s.Slow(f.Factor)
+	case "fail":
+		s.Fail(codes.Unavailable, "the server was told to fail", f.Factor)
+	case "hang":
+		s.Hang(true)
+	case "kill":
+		s.Kill()
+	case "stop":
+		s.GracefulStop()
+	case "drain":
+		s.Drain()
+	case "restart":
+		return s.Restart()
+	}
+	return nil
+}
+
+// End makes the server work again.
+func (f Fault) End(servers []*fleet.Server) error {
+	s := servers[f.Server]
+	switch f.Kind {
+	case "slow":
+		s.Slow(1)
+	case "fail":
+		s.Fail(codes.OK, "", 0)
+	case "hang":
+		s.Hang(false)
+	case "kill", "stop", "drain":
+		return s.Restart()
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package fault
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestParse(t *testing.T) {
+	for in, want := range map[string][]Fault{
+		"":                   nil,
+		"slow:2@33%-66%":     {{Kind: "slow", Server: 2, Factor: 10, From: .33, To: .66}},
+		"slow:2x2.5@0%-100%": {{Kind: "slow", Server: 2, Factor: 2.5, From: 0, To: 1}},
+		"fail:0@50%":         {{Kind: "fail", Server: 0, Factor: 1, From: .5, To: forever}},
+		"fail:7x0.2@12.5%":   {{Kind: "fail", Server: 7, Factor: .2, From: .125, To: forever}},
+		"hang:1@10%-20%":     {{Kind: "hang", Server: 1, From: .1, To: .2}},
+		"restart:3@100%":     {{Kind: "restart", Server: 3, From: 1, To: forever}},
+		"kill:2@50%, drain:3@60%-80%": {
+			{Kind: "kill", Server: 2, From: .5, To: forever}, {Kind: "drain", Server: 3, From: .6, To: .8}},
+		"stop:2@50%": {{Kind: "stop", Server: 2, From: .5, To: forever}},
+	} {
+		got, err := Parse(in, 8)
+		require.NoError(t, err, in)
+		require.Len(t, got, len(want), in)
+		for i, f := range got {
+			assert.InDelta(t, want[i].From, f.From, 1e-12, in)
+			assert.InDelta(t, want[i].To, f.To, 1e-12, in)
+			f.From, f.To = want[i].From, want[i].To
+			assert.Equal(t, want[i], f, in)
+			again, err := Parse(f.String(), 8)
+			require.NoError(t, err)
+			assert.Equal(t, []Fault{f}, again, "the way it is written reads the same")
+		}
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	const form = `want kind:server@from or kind:server@from-to, such as slow:2@33%-66%`
+	const times = `want 0% to 100% of the measured part`
+	for in, want := range map[string]string{
+		"slow":                      `fault "slow": ` + form,
+		"slow:2":                    `fault "slow:2": ` + form,
+		"slow@33%":                  `fault "slow@33%": ` + form,
+		"kill:2@50%,":               `fault "": ` + form,
+		"burn:2@50%":                `fault "burn:2@50%": kind is "burn", want slow, fail, hang, kill, stop, drain or restart`,
+		"kill:two@50%":              `fault "kill:two@50%": server is "two", want 0 to 7`,
+		"kill:8@50%":                `fault "kill:8@50%": server is "8", want 0 to 7`,
+		"kill:-1@50%":               `fault "kill:-1@50%": server is "-1", want 0 to 7`,
+		"kill:2x3@50%":              `fault "kill:2x3@50%": factor is "3", want none: kill takes none`,
+		"slow:2x@50%":               `fault "slow:2x@50%": factor is "", want a factor from 1`,
+		"slow:2x0.5@50%":            `fault "slow:2x0.5@50%": factor is "0.5", want a factor from 1`,
+		"fail:2x7@50%":              `fault "fail:2x7@50%": factor is "7", want a fraction from 0 to 1`,
+		"slow:2xNaN@50%":            `fault "slow:2xNaN@50%": factor is "NaN", want a factor from 1`,
+		"kill:2@50":                 `fault "kill:2@50": from is "50", ` + times,
+		"kill:2@150%":               `fault "kill:2@150%": from is "150%", ` + times,
+		"slow:2@33%-":               `fault "slow:2@33%-": to is "", ` + times,
+		"slow:2@66%-33%":            `fault "slow:2@66%-33%": to is "33%", want more than from (66%)`,
+		"restart:2@10%-20%":         `fault "restart:2@10%-20%": to is "20%", want none: a restart has no end`,
+		"slow:2@33%-66%,hang:1@NaN": `fault "hang:1@NaN": from is "NaN", ` + times,
+	} {
+		_, err := Parse(in, 8)
+		assert.EqualError(t, err, want)
+	}
+}
+
+func TestUsageNamesEveryKind(t *testing.T) {
+	for _, k := range kinds {
+		assert.Contains(t, Usage(), k.name)
+	}
+}

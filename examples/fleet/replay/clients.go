@@ -1,0 +1,98 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/grpc/status"
+
+	"github.com/mlbalancer/mlbalancer/examples/fleet/policy"
+	"github.com/mlbalancer/mlbalancer/examples/fleet/stats"
+	"github.com/mlbalancer/mlbalancer/internal/fleet"
+	"github.com/mlbalancer/mlbalancer/internal/oip"
+)
+
+// clients are the channels of a replay.
+type clients []*grpc.ClientConn
+
+// dial makes the channels, all alike.
+//
+// They know the servers by addresses that are drawn from the seed, as a cluster deals them to its pods, and their dialer takes these to the
+// ports of the simulated servers. So a seed decides what hashing makes of the addresses, and not whatever ports were free.
+func dial(f *fleet.Fleet, o Options) (clients, error) {
+	addresses := addressesFor(o.Seed, len(f.Servers))
+	dialer := f.Dialer()
+	options := append(f.DialOptions(), grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		i := slices.Index(addresses, address)
+		if i < 0 {
+			return nil, fmt.Errorf("no server has the address %s", address)
+		}
+		return dialer(ctx, f.Servers[i].Addr())
+	}))
+	options = append(options, o.Policy.DialOptions(o.Fleet.Scale)...)
+	var all clients
+	for range o.Clients {
+		listed := manual.NewBuilderWithScheme("fleet")
+		state := resolver.State{}
+		for _, a := range addresses {
+			state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: a}}})
+		}
+		listed.InitialState(state)
+		cc, err := grpc.NewClient("fleet:///servers", append(slices.Clip(options), grpc.WithResolvers(listed))...)
+		if err != nil {
+			all.close()
+			return nil, fmt.Errorf("policy %s: %w", o.Policy.Name, err)
+		}
+		cc.Connect()
+		all = append(all, cc)
+	}
+	return all, nil
+}
+
+func (c clients) close() {
+	for _, cc := range c {
+		cc.Close()
+	}
+}
+
+// addressesFor returns n distinct addresses.
+func addressesFor(seed uint64, n int) []string {
+	rnd := rand.New(rand.NewPCG(seed, 0x6164647265737365))
+	addresses := make([]string, 0, n)
+	for len(addresses) < n {
+		a := fmt.Sprintf("10.%d.%d.%d:8001", rnd.IntN(256), rnd.IntN(256), 1+rnd.IntN(254))
+		if !slices.Contains(addresses, a) {
+			addresses = append(addresses, a)
+		}
+	}
+	return addresses
+}
+
+// send makes the i-th call of the schedule and notes what came of it.
+func (r *run) send(ctx context.Context, i int) {
+	call := &r.Schedule.Calls[i]
+	model := r.Schedule.Models[call.Model]
+	due := r.clock.wall(call.At)
+	ctx, cancel := context.WithDeadline(ctx, due.Add(r.clock.span(r.Deadline)))
+	defer cancel()
+	if r.Policy.Header {
+		ctx = metadata.AppendToOutgoingContext(ctx, policy.ModelHeader, model)
+	}
+	req := fleet.NewRequest(model, call.Work)
+	sample := stats.Sample{At: call.At, Late: r.clock.model(time.Now()) - call.At}
+	_, err := oip.NewClient(r.clients[call.Client]).Infer(ctx, req)
+	sample.Latency = r.clock.model(time.Now()) - call.At
+	if err != nil {
+		sample.Latency = r.Deadline
+		sample.Code = status.Code(err).String()
+	}
+	r.samples[i] = sample
+}
