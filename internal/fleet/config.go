@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
@@ -46,4 +48,40 @@ type Config struct {
 	InMemory bool
 	// ServerOptions are passed to every gRPC server.
 	ServerOptions []grpc.ServerOption
+}
+
+// withDefaults returns the configuration with its zero fields filled in, or an error that names the first bad one.
+func (c Config) withDefaults() (Config, error) {
+	for _, f := range []struct {
+		name  string
+		value *int
+		unset int
+	}{{"Servers", &c.Servers, 8}, {"Workers", &c.Workers, 4}, {"Slots", &c.Slots, 4}} {
+		if *f.value < 0 {
+			return c, fmt.Errorf("fleet: %s is %d, want at least 1, or 0 for %d", f.name, *f.value, f.unset)
+		}
+		*f.value = cmp.Or(*f.value, f.unset)
+	}
+	for _, f := range []struct {
+		name  string
+		value *time.Duration
+		unset time.Duration
+	}{{"Service", &c.Service, 250 * time.Millisecond}, {"Load", &c.Load, 5 * time.Second}} {
+		if *f.value < 0 {
+			return c, fmt.Errorf("fleet: %s is %v, want more than 0, or 0 for %v", f.name, *f.value, f.unset)
+		}
+		*f.value = cmp.Or(*f.value, f.unset)
+	}
+	if !(c.Scale >= 0 && c.Scale <= 1) {
+		return c, fmt.Errorf("fleet: Scale is %v, want more than 0 and at most 1, or 0 for 1", c.Scale)
+	}
+	c.Scale = cmp.Or(c.Scale, 1)
+	c.ServiceCV = cmp.Or(c.ServiceCV, 0.8)
+	c.LoadCV = cmp.Or(c.LoadCV, 0.15)
+	for i, m := range c.Models {
+		if m == "" {
+			return c, fmt.Errorf("fleet: Models[%d] is empty, want a name", i)
+		}
+	}
+	return c, nil
 }

@@ -10,6 +10,13 @@ import (
 // a server of normal speed. A request's work belongs to the request: it takes as long wherever it is sent.
 const WorkParameter = "work_us"
 
+const (
+	// maxWork bounds the work that a request may ask for.
+	maxWork = 24 * time.Hour
+	// modelVersion is the one version that every model has.
+	modelVersion = "1"
+)
+
 // Parameters of each response.
 const (
 	// ServerParameter (string) is the name of the server that answered.

@@ -1,54 +1,293 @@
 package fleet
 
-import "google.golang.org/grpc/codes"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	ghealth "google.golang.org/grpc/health"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/mlbalancer/mlbalancer/internal/oip"
+)
+
+// pipeSize is the buffer of an in-memory connection, in bytes each way.
+const pipeSize = 1 << 20
 
 // Server is one simulated model server. All its methods are safe for concurrent use.
-type Server struct{}
+type Server struct {
+	cfg        *Config
+	index      int
+	repository map[string]bool // the models that can be loaded; empty means any
+	addr       string          // the first start puts the port in
+	addrOnce   sync.Once
 
-// Name returns the server's name, "server-0" and so on. It answers ServerMetadata, and stands in each response's parameters.
-func (s *Server) Name() string { panic("not yet") }
+	life    sync.Mutex // held while the server is being started; protects closed
+	closed  bool
+	serving sync.WaitGroup
 
-// Addr returns the address that the server listens on, host:port.
-func (s *Server) Addr() string { panic("not yet") }
+	mu         sync.Mutex // protects what follows
+	grpc       *grpc.Server       // nil while the server is down
+	pipe       *bufconn.Listener  // nil while the server is down, and on a loopback port
+	health     *ghealth.Server    // nil while the server is down, and with NoWatch
+	endWatches context.CancelFunc // of grpc.health.v1
 
-// Stats returns what the server has counted since the start or the last Reset of the fleet.
-func (s *Server) Stats() Stats { panic("not yet") }
-
-// Events returns what happened in the server's memory since the start or the last Reset of the fleet, in order.
-func (s *Server) Events() []Event { panic("not yet") }
-
-// Preload makes models resident at once, as far as there is room, and returns how many of them are.
-func (s *Server) Preload(models ...string) int { panic("not yet") }
-
-// Evict takes a model out of memory when the requests that it holds are finished; later ones find it gone. It reports
-// whether the model was resident.
-func (s *Server) Evict(model string) bool { panic("not yet") }
-
-// Slow makes requests and loads that start from now on take factor times as long; 1 is the normal speed.
-func (s *Server) Slow(factor float64) { panic("not yet") }
-
-// Fail makes a fraction of the inference calls, 0 to 1, fail at once with a status. 0 or codes.OK ends it.
-func (s *Server) Fail(code codes.Code, message string, fraction float64) { panic("not yet") }
-
-// FailModel is Fail for the calls of one model. Both may be on; the model's comes first.
-func (s *Server) FailModel(model string, code codes.Code, message string, fraction float64) {
-	panic("not yet")
+	gpu    *gpu
+	clock  clock
+	timer  *time.Timer // calls wake when the gpu is due
+	draws  draws
+	faults faults
+	tally  *tally
+	events []Event
+	gone   chan struct{} // closed when a Reset ends the calls in flight
 }
 
-// Hang makes the server accept inference calls and never answer them, or ends that. A call that hangs does so until
-// its context ends. Readiness and health are answered as ever.
-func (s *Server) Hang(on bool) { panic("not yet") }
+// tally is what a server counts between two Resets.
+type tally struct {
+	counters
+	calls, ok uint64
+	errors    map[codes.Code]uint64
+}
 
-// Drain makes the server behave as Triton does after SIGTERM: calls in flight are finished, new ones fail: for 50 ms with UNAVAILABLE
-// and then with NOT_FOUND. Connections stay, and new ones are accepted. The server stays so until Kill, GracefulStop or Restart.
-func (s *Server) Drain() { panic("not yet") }
+func newServer(cfg *Config, index int) *Server {
+	s := &Server{cfg: cfg, index: index, addr: "127.0.0.1:0", repository: make(map[string]bool, len(cfg.Models))}
+	if cfg.InMemory {
+		s.addr = s.Name() + ":8001"
+	}
+	for _, m := range cfg.Models {
+		s.repository[m] = true
+	}
+	s.timer = time.AfterFunc(math.MaxInt64, s.wake)
+	s.clean()
+	return s
+}
+
+// Name returns the server's name, "server-0" and so on. It answers ServerMetadata, and stands in each response's parameters.
+func (s *Server) Name() string { return fmt.Sprintf("server-%d", s.index) }
+
+// Addr returns the address that the server listens on, host:port.
+func (s *Server) Addr() string { return s.addr }
+
+// Dial opens a connection to the server, over its in-memory pipe if that is where it listens.
+func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
+	if !s.cfg.InMemory {
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", s.addr)
+	}
+	s.mu.Lock()
+	pipe := s.pipe
+	s.mu.Unlock()
+	if pipe == nil {
+		return nil, fmt.Errorf("fleet: connect to %s: connection refused", s.addr)
+	}
+	return pipe.DialContext(ctx)
+}
+
+// Stats returns what the server has counted since the start or the last Reset of the fleet.
+func (s *Server) Stats() Stats {
+	var st Stats
+	s.update(func() {
+		t, g := s.tally, s.gpu
+		st = Stats{
+			Server: s.Name(), Calls: t.calls, OK: t.ok, Errors: maps.Clone(t.errors),
+			Hits: t.hits, ColdCalls: t.coldCalls, ColdLoads: t.coldLoads, Loads: t.loads, Evictions: t.evictions,
+			Busy: g.busy(), Running: len(g.running), Queued: g.queued, Waiting: g.waits(),
+		}
+		for _, m := range g.inOrder() {
+			if m.state == resident {
+				st.Resident = append(st.Resident, m.name)
+			}
+		}
+	})
+	return st
+}
+
+// Events returns what happened in the server's memory since the start or the last Reset of the fleet, in order.
+func (s *Server) Events() []Event {
+	var events []Event
+	s.update(func() { events = slices.Clone(s.events) })
+	return events
+}
+
+// Preload makes models resident at once, as far as there is room, and returns how many of them are.
+func (s *Server) Preload(models ...string) int {
+	n := 0
+	s.update(func() {
+		for _, m := range models {
+			if s.known(m) && s.gpu.place(m) {
+				n++
+			}
+		}
+	})
+	return n
+}
+
+// Evict takes a model out of memory when the requests that it holds are finished; later ones find it gone. It reports
+// whether the model was resident or being loaded; the load is finished first.
+func (s *Server) Evict(model string) bool {
+	var found bool
+	s.update(func() { found = s.gpu.unload(model) })
+	return found
+}
 
 // Kill stops the server as SIGKILL does: connections are cut, calls in flight fail, new connections are refused. Memory is lost.
-func (s *Server) Kill() { panic("not yet") }
+func (s *Server) Kill() {
+	s.stop(func(srv *grpc.Server, _ context.CancelFunc) { srv.Stop() })
+}
 
-// GracefulStop takes no more calls, waits until those in flight have ended, and stops the server.
-func (s *Server) GracefulStop() { panic("not yet") }
+// GracefulStop takes no more calls, waits until those in flight have ended, streams included, and stops the server. Kill ends the wait.
+func (s *Server) GracefulStop() {
+	s.stop(func(srv *grpc.Server, endWatches context.CancelFunc) {
+		endWatches()
+		srv.GracefulStop()
+	})
+}
 
 // Restart stops the server like Kill if it is up, and starts it again on the same address with empty memory and no faults.
-// Counters and events go on.
-func (s *Server) Restart() error { panic("not yet") }
+// Counters and events go on. It fails if the address is taken, or the fleet closed.
+func (s *Server) Restart() error {
+	s.Kill()
+	return s.start()
+}
+
+// start starts the server if it is down.
+func (s *Server) start() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.closed {
+		return errors.New("fleet: the fleet is closed")
+	}
+	s.mu.Lock()
+	up := s.grpc != nil
+	s.mu.Unlock()
+	if up {
+		return nil
+	}
+	lis, err := s.listen()
+	if err != nil {
+		return fmt.Errorf("fleet: %s: %w", s.Name(), err)
+	}
+	if !s.cfg.InMemory {
+		s.addrOnce.Do(func() { s.addr = lis.Addr().String() })
+	}
+
+	// Triton takes messages of any size. Waiting for handlers leaves no call behind that would still count.
+	opts := []grpc.ServerOption{grpc.MaxRecvMsgSize(math.MaxInt32), grpc.MaxSendMsgSize(math.MaxInt32)}
+	opts = append(opts, s.cfg.ServerOptions...)
+	srv := grpc.NewServer(append(opts, grpc.WaitForHandlers(true))...)
+	oip.RegisterGRPCInferenceServiceServer(srv, &service{server: s})
+	ctx, endWatches := context.WithCancel(context.Background())
+	health := s.registerHealth(ctx, srv)
+
+	s.mu.Lock()
+	s.grpc, s.health, s.endWatches = srv, health, endWatches
+	s.pipe, _ = lis.(*bufconn.Listener)
+	s.mu.Unlock()
+	s.serving.Go(func() { _ = srv.Serve(lis) }) // ends with nil or ErrServerStopped, whichever comes first
+	return nil
+}
+
+func (s *Server) listen() (net.Listener, error) {
+	if s.cfg.InMemory {
+		return bufconn.Listen(pipeSize), nil
+	}
+	return net.Listen("tcp", s.addr)
+}
+
+// stop stops the server in the given way, if it is up.
+func (s *Server) stop(how func(srv *grpc.Server, endWatches context.CancelFunc)) {
+	s.mu.Lock()
+	srv, endWatches := s.grpc, s.endWatches
+	s.mu.Unlock()
+	if srv == nil {
+		return
+	}
+	defer endWatches()
+	how(srv, endWatches)
+	s.update(func() {
+		if s.grpc == srv { // else another stop was faster
+			s.grpc, s.pipe, s.health = nil, nil, nil
+			s.boot()
+		}
+	})
+}
+
+// reset makes the server as it was before its first call.
+func (s *Server) reset() error {
+	s.update(func() {
+		if s.faults.draining && s.health != nil {
+			s.health.Resume()
+		}
+		close(s.gone)
+		s.clean()
+	})
+	return s.start()
+}
+
+func (s *Server) close() {
+	s.life.Lock()
+	s.closed = true
+	s.life.Unlock()
+	s.Kill()
+	s.serving.Wait()
+	s.mu.Lock()
+	s.timer.Stop()
+	s.mu.Unlock()
+}
+
+// clean zeroes all that the server has counted and drawn, and empties its memory.
+func (s *Server) clean() {
+	s.draws = newDraws(s.cfg.Seed, s.index)
+	s.gone = make(chan struct{})
+	s.tally = &tally{errors: make(map[codes.Code]uint64)}
+	s.boot()
+	s.events = nil
+}
+
+// boot gives the server an empty memory and no faults.
+func (s *Server) boot() {
+	if s.gpu != nil {
+		s.gpu.stop()
+	}
+	s.faults = faults{}
+	s.clock = clock{start: time.Now(), scale: s.cfg.Scale}
+	s.gpu = newGPU(s.cfg.Workers, s.cfg.Slots, &s.tally.counters)
+	s.gpu.explicit = s.cfg.Explicit
+	s.gpu.loadTime = func() time.Duration { return lognormal(s.draws.load, s.cfg.Load, s.cfg.LoadCV) }
+	clock := s.clock
+	s.gpu.record = func(at time.Duration, model string, kind EventKind) {
+		s.events = append(s.events, Event{Time: clock.at(at), Server: s.index, Model: model, Kind: kind})
+	}
+}
+
+// update runs f, which reads or changes what mu protects, at the present time.
+func (s *Server) update(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gpu.advance(s.clock.now())
+	f()
+	s.arm()
+}
+
+// wake lets happen what is due.
+func (s *Server) wake() { s.update(func() {}) }
+
+// arm sets the timer to when the gpu is due next.
+func (s *Server) arm() {
+	if at, ok := s.gpu.next(); ok {
+		s.timer.Reset(max(0, s.clock.wall(at-s.clock.now())))
+	}
+}
+
+// known reports whether the server's repository has a model.
+func (s *Server) known(model string) bool {
+	return model != "" && (len(s.repository) == 0 || s.repository[model])
+}
