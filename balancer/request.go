@@ -3,6 +3,7 @@ package balancer
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 
 	"google.golang.org/grpc/metadata"
 
@@ -13,72 +14,92 @@ import (
 // requestReader reads the picker's Request of a call, as one Config says. It is immutable.
 type requestReader struct {
 	headers []string
-	known   map[string]methods.Method // what the config says of methods, exact and "/service/*"; usually empty
+	fields  map[string]methods.Path // where the config says that messages name the model, by "/service/Method" or "/service/*"
+	updates map[string]bool         // what the config says are updates, likewise
+
+	// seen holds methods that were called, by the length of their names: the few that a client calls rarely share one. It saves the
+	// pick path most of a map lookup, since gRPC's method names are constants, which compare equal by their address.
+	seen [16]atomic.Pointer[seenMethod]
+}
+
+type seenMethod struct {
+	full string
+	methods.Method
 }
 
 func newRequestReader(c *RequestConfig) *requestReader {
-	r := &requestReader{headers: c.ModelHeaders, known: map[string]methods.Method{}}
+	r := &requestReader{headers: c.ModelHeaders, fields: map[string]methods.Path{}, updates: map[string]bool{}}
 	for pattern, field := range c.ModelFields {
-		m, _ := methods.Lookup(pattern)
-		m.Model, _ = methods.ParsePath(field) // checked when the config was parsed
-		m.Version, m.VersionNumber = nil, nil
-		r.known[pattern] = m
+		r.fields[pattern], _ = methods.ParsePath(field) // checked when the config was parsed
 	}
 	for _, pattern := range c.UpdateMethods {
-		m, ok := r.known[pattern]
-		if !ok {
-			m, _ = methods.Lookup(pattern)
-		}
-		m.Class = methods.Update
-		r.known[pattern] = m
+		r.updates[pattern] = true
 	}
 	return r
 }
 
-// method returns what is known of a method: what the config says of it, or else of its service, or else what is built in.
+// method returns what is known of a method.
 func (r *requestReader) method(full string) methods.Method {
-	if len(r.known) > 0 {
-		if m, ok := r.known[full]; ok {
-			return m
-		}
-		if slash := strings.LastIndexByte(full, '/'); slash >= 0 {
-			if m, ok := r.lookupService(full[:slash+1]); ok {
-				return m
-			}
-		}
+	slot := &r.seen[len(full)%len(r.seen)]
+	known := slot.Load()
+	if known != nil && known.full == full {
+		return known.Method
 	}
-	m, _ := methods.Lookup(full)
+	m := r.lookup(full)
+	if known == nil {
+		slot.CompareAndSwap(nil, &seenMethod{full, m})
+	}
 	return m
 }
 
-// lookupService finds the pattern of a service; prefix ends with the slash before the method.
-func (r *requestReader) lookupService(prefix string) (methods.Method, bool) {
-	for pattern, m := range r.known {
-		if len(pattern) == len(prefix)+1 && strings.HasPrefix(pattern, prefix) && pattern[len(prefix)] == '*' {
-			return m, true
-		}
+// lookup returns what is built in of a method, and what the config says of it on top.
+func (r *requestReader) lookup(full string) methods.Method {
+	m, _ := methods.Lookup(full)
+	if path, ok := find(r.fields, full); ok {
+		m.Model, m.Version, m.VersionNumber = path, nil, nil
 	}
-	return methods.Method{}, false
+	if _, ok := find(r.updates, full); ok {
+		m.Class = methods.Update
+	}
+	return m
 }
 
-// read returns the Request of a call: what the caller put into ctx wins over metadata, and metadata over the message, which is nil where
-// there is none.
-func (r *requestReader) read(full string, ctx context.Context, msg any) picker.Request {
-	req, _ := picker.FromContext(ctx)
+// find returns what is set for a method, or else for its service. The maps are empty or small: a service is looked for among all keys, so
+// that no pattern need be put together.
+func find[V any](by map[string]V, full string) (v V, ok bool) {
+	if len(by) == 0 {
+		return v, false
+	}
+	if v, ok = by[full]; ok {
+		return v, true
+	}
+	service := full[:strings.LastIndexByte(full, '/')+1]
+	for pattern, v := range by {
+		if len(pattern) == len(service)+1 && strings.HasPrefix(pattern, service) && pattern[len(service)] == '*' {
+			return v, true
+		}
+	}
+	return v, false
+}
+
+// read returns the Request of a call and its key: what the caller put into ctx wins over metadata, and metadata over the message, which is
+// nil where there is none.
+func (r *requestReader) read(full string, ctx context.Context, msg any) (picker.Request, uint64) {
+	req, key, _ := picker.RequestAndKey(ctx)
 	if req.Type != picker.Auto && req.ModelID != "" {
-		return req
+		return req, key
 	}
 	m := r.method(full)
 	if req.Type == picker.Auto && m.Class == methods.Update {
 		req.Type = picker.Update
 	}
-	if req.ModelID == "" {
-		req.ModelID = r.header(ctx)
+	if req.ModelID != "" {
+		return req, key
 	}
-	if req.ModelID == "" && msg != nil {
+	if req.ModelID = r.header(ctx); req.ModelID == "" && msg != nil {
 		req.ModelID = m.ReadModel(msg)
 	}
-	return req
+	return req, picker.Key(req.ModelID)
 }
 
 func (r *requestReader) header(ctx context.Context) string {

@@ -78,14 +78,12 @@ func newAttempt() *attempt {
 func (a *attempt) read(call *picker.Call, info *gbalancer.PickInfo, r *requestReader) {
 	a.ctx, a.call = info.Ctx, call
 	if call == nil {
-		a.query.Request = r.read(info.FullMethodName, info.Ctx, nil)
-		a.query.Key = picker.Key(a.query.ModelID)
+		a.query.Request, a.query.Key = r.read(info.FullMethodName, info.Ctx, nil)
 		return
 	}
 	req, key, ok := call.Resolved()
 	if !ok {
-		req = r.read(info.FullMethodName, info.Ctx, call.Message)
-		key = picker.Key(req.ModelID)
+		req, key = r.read(info.FullMethodName, info.Ctx, call.Message)
 		call.Resolve(req, key)
 	}
 	a.query.Request, a.query.Key, a.query.Avoid = req, key, call.Tried()
