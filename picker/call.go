@@ -26,6 +26,7 @@ type Call struct {
 	resolved bool
 	attempts int
 	tried    [maxTried]*Endpoint
+	reasons  [maxTried]Reason // why each of tried was
 	nTried   int
 }
 
@@ -59,21 +60,33 @@ func (c *Call) Placed(e *Endpoint, reason Reason) {
 	c.attempts++
 	if c.nTried == maxTried {
 		copy(c.tried[:], c.tried[1:])
+		copy(c.reasons[:], c.reasons[1:])
 		c.nTried--
 	}
-	c.tried[c.nTried] = e
+	c.tried[c.nTried], c.reasons[c.nTried] = e, reason
 	c.nTried++
-	if c.Decision != nil {
-		*c.Decision = Decision{Endpoint: e.ID(), Model: c.request.ModelID, Reason: reason, Attempt: c.attempts}
-	}
+	c.decide()
 }
 
-// Unplaced takes the last Placed back: the attempt never reached e.
+// Unplaced takes the last Placed back: the attempt never reached its endpoint.
 func (c *Call) Unplaced() {
 	if c.nTried > 0 {
 		c.nTried--
 		c.attempts--
 		c.tried[c.nTried] = nil
+		c.decide()
+	}
+}
+
+// decide fills in the Decision with the last attempt that was placed.
+func (c *Call) decide() {
+	switch {
+	case c.Decision == nil:
+	case c.nTried == 0:
+		*c.Decision = Decision{}
+	default:
+		last := c.nTried - 1
+		*c.Decision = Decision{Endpoint: c.tried[last].ID(), Model: c.request.ModelID, Reason: c.reasons[last], Attempt: c.attempts}
 	}
 }
 

@@ -18,7 +18,8 @@ type node struct {
 }
 
 // points are the points of a ring, sorted by hash. Point i of a node has the hash xxhash64(identity + "_" + i), the format of
-// Envoy and gRFC A42. Points of equal hash are ordered by identity, so the order of the nodes does not show in the ring; identities are unique.
+// Envoy and gRFC A42. Points of equal hash are ordered by identity, so that the order of the nodes does not show in the ring;
+// identities are unique.
 // Points are immutable: another set of nodes makes other points.
 type points struct {
 	nodes  []node
@@ -28,7 +29,7 @@ type points struct {
 	// index finds the neighbourhood of a hash by its top bits, 64-shift of them: index[b] is the position of the first point
 	// whose top bits are b or more. There are one to two points per entry.
 	index []uint32
-	shift int
+	shift uint
 }
 
 // allocPoints returns space for n points, at least 1, of nodes.
@@ -39,7 +40,7 @@ func allocPoints(nodes []node, n int) *points {
 		hashes: make([]uint64, n),
 		owners: make([]uint32, n),
 		index:  make([]uint32, 1<<top),
-		shift:  64 - top,
+		shift:  uint(64 - top),
 	}
 	for _, o := range nodes {
 		if o.count > 0 {
@@ -55,10 +56,6 @@ func newPoints(nodes []node) *points {
 	if n == 0 {
 		return &points{nodes: nodes}
 	}
-	p := allocPoints(nodes, n)
-
-	// Hashes are uniform, so a counting sort by top bits leaves next to nothing to sort. It is stable, and starts from the
-	// order of identities.
 	byID := make([]uint32, len(nodes))
 	for i := range byID {
 		byID[i] = uint32(i)
@@ -71,6 +68,14 @@ func newPoints(nodes []node) *points {
 			owners = append(owners, o)
 		}
 	}
+	p := allocPoints(nodes, n)
+	p.sort(hashes, owners)
+	return p
+}
+
+// sort fills p with points, stably sorted by hash. Hashes are uniform, so that after a counting sort by their top bits, whose
+// counts become the index, next to nothing is left to sort.
+func (p *points) sort(hashes []uint64, owners []uint32) {
 	for _, h := range hashes {
 		p.index[h>>p.shift]++
 	}
@@ -79,13 +84,13 @@ func newPoints(nodes []node) *points {
 		end += p.index[b]
 		p.index[b] = end
 	}
-	for i := n - 1; i >= 0; i-- { // each end moves down to its bucket's begin
+	for i := len(hashes) - 1; i >= 0; i-- { // each end moves down to its entry's begin
 		b := hashes[i] >> p.shift
 		p.index[b]--
 		at := p.index[b]
 		p.hashes[at], p.owners[at] = hashes[i], owners[i]
 	}
-	for i := 1; i < n; i++ {
+	for i := 1; i < len(p.hashes); i++ {
 		h, o := p.hashes[i], p.owners[i]
 		j := i
 		for ; j > 0 && p.hashes[j-1] > h; j-- {
@@ -93,7 +98,6 @@ func newPoints(nodes []node) *points {
 		}
 		p.hashes[j], p.owners[j] = h, o
 	}
-	return p
 }
 
 func countPoints(nodes []node) int {
@@ -155,15 +159,23 @@ type edit struct {
 	add   bool
 }
 
-// update returns the points of other nodes, the same as newPoints would. It computes only those in which the nodes differ and
-// copies what lies between them.
+// update returns the points of other nodes, the same as newPoints would, from those in which the nodes differ.
 func (p *points) update(nodes []node) *points {
 	n := countPoints(nodes)
+	if n == 0 || bits.Len(uint(n)) != bits.Len(uint(len(p.hashes))) { // the index changes its size
+		return newPoints(nodes)
+	}
 	edits, ok := p.edits(nodes)
-	if !ok || n == 0 || bits.Len(uint(n)) != bits.Len(uint(len(p.hashes))) {
+	if !ok {
 		return newPoints(nodes)
 	}
 	u := allocPoints(nodes, n)
+	u.merge(p, edits)
+	return u
+}
+
+// merge fills u with p's points as edited: it copies what lies between the edits.
+func (u *points) merge(p *points, edits []edit) {
 	from, to, bucket := 0, 0, 0 // how far p is read, u written, and its index written
 	for i := range edits {
 		e := &edits[i]
@@ -189,7 +201,6 @@ func (p *points) update(nodes []node) *points {
 	for ; bucket < len(u.index); bucket++ {
 		u.index[bucket] = p.index[bucket] + uint32(to-len(p.hashes))
 	}
-	return u
 }
 
 // maxEdits is the part of all points that may change before computing and sorting all of them is cheaper.
@@ -227,10 +238,12 @@ func (p *points) edits(nodes []node) ([]edit, bool) {
 			return nil, false
 		}
 	}
-	slices.SortFunc(edits, func(a, b edit) int {
-		return cmp.Or(cmp.Compare(a.hash, b.hash), strings.Compare(a.id, b.id), cmp.Compare(a.owner, b.owner))
-	})
+	slices.SortFunc(edits, compareEdits)
 	return edits, true
+}
+
+func compareEdits(a, b edit) int {
+	return cmp.Or(cmp.Compare(a.hash, b.hash), strings.Compare(a.id, b.id), cmp.Compare(a.owner, b.owner))
 }
 
 // position returns where in p the edit's point is, or belongs.

@@ -101,7 +101,7 @@ func (t *Table) setStatus(status []Status) {
 	t.weight, t.pending = 0, false
 	for i, s := range status {
 		m := &t.members[i]
-		if m.Endpoint == nil || m.Weight <= 0 {
+		if m.Endpoint == nil || !(m.Weight > 0) {
 			continue
 		}
 		switch s {
