@@ -34,11 +34,12 @@ type Server struct {
 	closed  bool
 	serving sync.WaitGroup
 
-	mu         sync.Mutex // protects what follows
+	mu         sync.Mutex         // protects what follows
 	grpc       *grpc.Server       // nil while the server is down
 	pipe       *bufconn.Listener  // nil while the server is down, and on a loopback port
 	health     *ghealth.Server    // nil while the server is down, and with NoWatch
 	endWatches context.CancelFunc // of grpc.health.v1
+	served     chan struct{}      // closed when grpc serves no more
 
 	gpu    *gpu
 	clock  clock
@@ -185,13 +186,17 @@ func (s *Server) start() error {
 	srv := grpc.NewServer(append(opts, grpc.WaitForHandlers(true))...)
 	oip.RegisterGRPCInferenceServiceServer(srv, &service{server: s})
 	ctx, endWatches := context.WithCancel(context.Background())
+	served := make(chan struct{})
 	health := s.registerHealth(ctx, srv)
 
 	s.mu.Lock()
-	s.grpc, s.health, s.endWatches = srv, health, endWatches
+	s.grpc, s.health, s.endWatches, s.served = srv, health, endWatches, served
 	s.pipe, _ = lis.(*bufconn.Listener)
 	s.mu.Unlock()
-	s.serving.Go(func() { _ = srv.Serve(lis) }) // ends with nil or ErrServerStopped, whichever comes first
+	s.serving.Go(func() {
+		defer close(served)
+		_ = srv.Serve(lis) // ends with nil or ErrServerStopped, whichever comes first
+	})
 	return nil
 }
 
@@ -205,13 +210,14 @@ func (s *Server) listen() (net.Listener, error) {
 // stop stops the server in the given way, if it is up.
 func (s *Server) stop(how func(srv *grpc.Server, endWatches context.CancelFunc)) {
 	s.mu.Lock()
-	srv, endWatches := s.grpc, s.endWatches
+	srv, endWatches, served := s.grpc, s.endWatches, s.served
 	s.mu.Unlock()
 	if srv == nil {
 		return
 	}
 	defer endWatches()
 	how(srv, endWatches)
+	<-served // a server that is stopped before it serves closes its listener only then
 	s.update(func() {
 		if s.grpc == srv { // else another stop was faster
 			s.grpc, s.pipe, s.health = nil, nil, nil
