@@ -7,7 +7,7 @@ package oip
 
 import "google.golang.org/protobuf/reflect/protoregistry"
 
-//go:generate go -C generate run . ..
+//go:generate go -C generate run . -private ..
 
 // The registries that the generated code describes its messages in.
 var (

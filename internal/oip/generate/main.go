@@ -1,10 +1,12 @@
-// Command generate writes the Go code of oip.proto. It differs from protoc in one point: the descriptors go into a
-// private registry, so that a program may also link another package that defines inference.*, as every Triton user's stubs do.
+// Command generate writes the Go code of the .proto file in a folder, as protoc would. With -private it differs in one point: the descriptors
+// go into a private registry, so that a program may also link another package that defines inference.*, as every Triton user's
+// stubs do.
 package main
 
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -18,24 +20,29 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-const source = "oip.proto"
-
 // The places where generated code names its registries. A message builder without one registers globally.
-var private = [][2]string{
+var registries = [][2]string{
 	{"\t\tFile: protoimpl.DescBuilder{\n", "\t\tTypeRegistry: types,\n\t\tFile: protoimpl.DescBuilder{\n\t\t\tFileRegistry:  files,\n"},
 }
 
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) != 2 {
-		log.Fatalf("usage: generate DIR, the folder of %s", source)
+	private := flag.Bool("private", false, "keep the descriptors out of the global registry")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		log.Fatal("usage: generate [-private] DIR, a folder with one .proto file")
 	}
-	if err := generate(os.Args[1]); err != nil {
+	if err := generate(flag.Arg(0), *private); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func generate(dir string) error {
+func generate(dir string, private bool) error {
+	sources, err := filepath.Glob(filepath.Join(dir, "*.proto"))
+	if err != nil || len(sources) != 1 {
+		return fmt.Errorf("%s: %d .proto files, want 1", dir, len(sources))
+	}
+	source := filepath.Base(sources[0])
 	compiler := protocompile.Compiler{
 		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{dir}},
 		SourceInfoMode: protocompile.SourceInfoStandard,
@@ -56,8 +63,8 @@ func generate(dir string) error {
 		}
 		for _, f := range files {
 			content := []byte(f.GetContent())
-			if plugin == "protoc-gen-go" {
-				for _, p := range private {
+			if private && plugin == "protoc-gen-go" {
+				for _, p := range registries {
 					if !bytes.Contains(content, []byte(p[0])) {
 						return fmt.Errorf("%s: generated code has no %q", plugin, p[0])
 					}

@@ -1,0 +1,72 @@
+package fleet
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+func TestStandardHealth(t *testing.T) {
+	inBubble(t, Config{Servers: 1}, func(t *testing.T, f *Fleet) {
+		s := f.Servers[0]
+		h := healthpb.NewHealthClient(channel(t, f, 0))
+		for _, service := range []string{"", "inference.GRPCInferenceService"} {
+			resp, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
+			require.NoError(t, err)
+			assert.Equal(t, healthpb.HealthCheckResponse_SERVING, resp.GetStatus())
+		}
+		_, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "nope"})
+		assert.Equal(t, codes.NotFound, status.Code(err))
+
+		watch, err := h.Watch(t.Context(), &healthpb.HealthCheckRequest{})
+		require.NoError(t, err)
+		next := func() healthpb.HealthCheckResponse_ServingStatus {
+			resp, err := watch.Recv()
+			require.NoError(t, err)
+			return resp.GetStatus()
+		}
+		assert.Equal(t, healthpb.HealthCheckResponse_SERVING, next())
+		s.Drain()
+		assert.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, next())
+		require.NoError(t, f.Reset())
+		assert.Equal(t, healthpb.HealthCheckResponse_SERVING, next())
+		s.GracefulStop() // does not wait for the watch
+		_, err = watch.Recv()
+		assert.Equal(t, codes.Unavailable, status.Code(err))
+	})
+}
+
+func TestHealthWithoutWatch(t *testing.T) {
+	inBubble(t, exact(Config{Servers: 1, NoWatch: true, Explicit: true}), func(t *testing.T, f *Fleet) {
+		s := f.Servers[0]
+		h := healthpb.NewHealthClient(channel(t, f, 0))
+		check := func() healthpb.HealthCheckResponse_ServingStatus {
+			resp, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "any"})
+			require.NoError(t, err)
+			return resp.GetStatus()
+		}
+		assert.Equal(t, healthpb.HealthCheckResponse_SERVING, check())
+
+		c := client(t, f, 0)
+		loaded := make(chan error, 1)
+		go func() { loaded <- c.Load(t.Context(), "m") }()
+		synctest.Wait()
+		assert.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, check(), "while a model loads")
+		require.NoError(t, <-loaded)
+		assert.Equal(t, healthpb.HealthCheckResponse_SERVING, check())
+
+		watch, err := h.Watch(t.Context(), &healthpb.HealthCheckRequest{})
+		require.NoError(t, err)
+		_, err = watch.Recv()
+		assert.Equal(t, codes.Unimplemented, status.Code(err))
+
+		s.Drain()
+		_, err = h.Check(t.Context(), &healthpb.HealthCheckRequest{})
+		requireStatus(t, err, codes.Unavailable, "Server exiting")
+	})
+}
