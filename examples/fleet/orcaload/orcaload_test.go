@@ -4,7 +4,16 @@ import (
 	"testing"
 	"time"
 
+	v3orcapb "github.com/cncf/xds/go/xds/data/orca/v3"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mlbalancer/mlbalancer/internal/fleet"
+	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
 func TestMeter(t *testing.T) {
@@ -31,4 +40,28 @@ func TestMeter(t *testing.T) {
 	qps, utilization = m.end(at(3000))
 	assert.InDelta(t, 1, qps, 1e-9)
 	assert.InDelta(t, .15, utilization, 1e-9)
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestReport asks a server until its replies carry a report.
+func TestReport(t *testing.T) {
+	f, err := fleet.Start(fleet.Config{Servers: 1, Scale: 1e-3, InMemory: true, ServerOptions: ServerOptions(4, time.Millisecond)})
+	require.NoError(t, err)
+	defer f.Close()
+	cc, err := grpc.NewClient("passthrough:///"+f.Addrs()[0], f.DialOptions()...)
+	require.NoError(t, err)
+	defer cc.Close()
+	require.Eventually(t, func() bool {
+		var trailer metadata.MD
+		_, err := oip.NewClient(cc).Infer(t.Context(), fleet.NewRequest("m", time.Second), grpc.Trailer(&trailer))
+		require.NoError(t, err)
+		reports := trailer.Get("endpoint-load-metrics-bin")
+		if len(reports) == 0 {
+			return false
+		}
+		var load v3orcapb.OrcaLoadReport
+		require.NoError(t, proto.Unmarshal([]byte(reports[0]), &load))
+		return load.RpsFractional > 0 && load.ApplicationUtilization > 0
+	}, 10*time.Second, time.Millisecond)
 }

@@ -6,18 +6,19 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/resolver"
-	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
 	"github.com/mlbalancer/mlbalancer/examples/fleet/policy"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/stats"
 	"github.com/mlbalancer/mlbalancer/internal/fleet"
 	"github.com/mlbalancer/mlbalancer/internal/oip"
+	"github.com/mlbalancer/mlbalancer/resolver"
 )
 
 // clients are the channels of a replay.
@@ -37,16 +38,12 @@ func dial(f *fleet.Fleet, o Options) (clients, error) {
 		}
 		return dialer(ctx, f.Servers[i].Addr())
 	}))
+	options = append(options, grpc.WithConnectParams(connectParams(o.Fleet.Scale)))
 	options = append(options, o.Policy.DialOptions(o.Fleet.Scale)...)
+	target := resolver.StaticScheme + ":///" + strings.Join(addresses, ",")
 	var all clients
 	for range o.Clients {
-		listed := manual.NewBuilderWithScheme("fleet")
-		state := resolver.State{}
-		for _, a := range addresses {
-			state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: a}}})
-		}
-		listed.InitialState(state)
-		cc, err := grpc.NewClient("fleet:///servers", append(slices.Clip(options), grpc.WithResolvers(listed))...)
+		cc, err := grpc.NewClient(target, options...)
 		if err != nil {
 			all.close()
 			return nil, fmt.Errorf("policy %s: %w", o.Policy.Name, err)
@@ -55,6 +52,14 @@ func dial(f *fleet.Fleet, o Options) (clients, error) {
 		all = append(all, cc)
 	}
 	return all, nil
+}
+
+// connectParams returns gRPC's default times between attempts to connect, as model time.
+func connectParams(scale float64) grpc.ConnectParams {
+	p := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: time.Duration(float64(20*time.Second) * scale)}
+	p.Backoff.BaseDelay = time.Duration(float64(p.Backoff.BaseDelay) * scale)
+	p.Backoff.MaxDelay = time.Duration(float64(p.Backoff.MaxDelay) * scale)
+	return p
 }
 
 func (c clients) close() {
@@ -89,7 +94,8 @@ func (r *run) send(ctx context.Context, i int) {
 	req := fleet.NewRequest(model, call.Work)
 	sample := stats.Sample{At: call.At, Late: r.clock.model(time.Now()) - call.At}
 	_, err := oip.NewClient(r.clients[call.Client]).Infer(ctx, req)
-	sample.Latency = r.clock.model(time.Now()) - call.At
+	// An answer that comes as the caller gives up may be seen a moment later.
+	sample.Latency = min(r.clock.model(time.Now())-call.At, r.Deadline)
 	if err != nil {
 		sample.Latency = r.Deadline
 		sample.Code = status.Code(err).String()

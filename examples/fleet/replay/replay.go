@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,7 +55,8 @@ type Result struct {
 // Run replays a schedule. It ends early, with an error, when ctx does.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	began := time.Now()
-	o.Fleet.ServerOptions = orcaload.ServerOptions(o.Fleet.Workers, time.Duration(float64(loadPeriod)*o.Fleet.Scale))
+	o.Fleet.ServerOptions = append(slices.Clip(o.Fleet.ServerOptions),
+		orcaload.ServerOptions(o.Fleet.Workers, time.Duration(float64(loadPeriod)*o.Fleet.Scale))...)
 	f, err := fleet.Start(o.Fleet)
 	if err != nil {
 		return nil, fmt.Errorf("starting the fleet: %w", err)

@@ -117,6 +117,7 @@ func TestHTML(t *testing.T) {
 	assert.Contains(t, html, "slow:2x10@33%-66%")
 	assert.Contains(t, html, "<title>model-01 on server 0: 100.0 % of the time</title>")
 	assert.Contains(t, html, `<td class="best">6,000</td>`)
+	assert.NotContains(t, html, `<td class="best">30,000</td>`, "all have the same p99.9")
 	for _, svg := range regexp.MustCompile(`(?s)<svg .*?</svg>`).FindAllString(html, -1) {
 		d := xml.NewDecoder(strings.NewReader(svg))
 		for {

@@ -103,18 +103,23 @@ func (s *Setup) Sentence() string {
 	return text
 }
 
-// best reports for each policy whether its value in a column is the best, and not the only value there is.
+// best reports for each policy whether its value in a column, as it is shown, is the best, and not the only one there is.
 func (r *Report) best(c column) []bool {
-	values := make([]float64, len(r.Policies))
-	for i := range r.Policies {
-		values[i] = c.value(&r.Policies[i].Figures) * float64(-c.better)
-	}
-	best := make([]bool, len(values))
-	if c.better == 0 || slices.Min(values) == slices.Max(values) {
+	best := make([]bool, len(r.Policies))
+	if c.better == 0 {
 		return best
 	}
-	for i, v := range values {
-		best[i] = v == slices.Min(values)
+	values, shown := make([]float64, len(best)), make([]string, len(best))
+	for i := range r.Policies {
+		v := c.value(&r.Policies[i].Figures)
+		values[i], shown[i] = v*float64(c.better), c.show(v)
+	}
+	top := shown[slices.Index(values, slices.Max(values))]
+	for i, s := range shown {
+		best[i] = s == top
+	}
+	if !slices.Contains(best, false) {
+		clear(best)
 	}
 	return best
 }

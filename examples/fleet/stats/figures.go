@@ -11,7 +11,7 @@ import (
 type Sample struct {
 	// At is when the call was due, since the start of the replay.
 	At time.Duration
-	// Latency is the time from At to the call's end; for a failed call, the caller's deadline.
+	// Latency is the time from At to the call's end, at most the caller's deadline; for a failed call, that deadline.
 	Latency time.Duration
 	// Late is how long after At the call was really sent.
 	Late time.Duration
