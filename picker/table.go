@@ -190,13 +190,16 @@ type meanLoad struct {
 // costPerWeight returns the mean cost in flight per unit of weight over the ready endpoints, at most meanLoadAge old.
 func (t *Table) costPerWeight(now int64) float64 {
 	l := t.load
-	if last := l.stamp.Load(); last == 0 || now-last > meanLoadAge || last-now > meanLoadAge {
-		if l.stamp.CompareAndSwap(last, max(now, 1)) {
+	last := l.stamp.Load()
+	// Until the first sum is known everybody takes it; later ones are taken by one while the others go by the last.
+	if last == 0 || now-last > meanLoadAge || last-now > meanLoadAge {
+		if last == 0 || l.stamp.CompareAndSwap(last, max(now, 1)) {
 			var sum int64
 			for _, i := range t.ready {
 				sum += t.members[i].CostInFlight()
 			}
 			l.cost.Store(sum)
+			l.stamp.Store(max(now, 1))
 		}
 	}
 	return float64(l.cost.Load()) / t.weight
