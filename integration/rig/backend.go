@@ -1,0 +1,216 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// Backend is a server that takes any method, unary or streaming. It answers each message with its own name, after
+// whatever its handler does. It also serves grpc.health.v1.
+type Backend struct {
+	Name string
+
+	fleet   *Fleet
+	handler atomic.Pointer[Handler]
+
+	mu       sync.Mutex
+	listener *bufconn.Listener // nil: connections are refused
+	server   *grpc.Server
+	health   *health.Server
+	silent   bool // connections are neither accepted nor refused
+
+	accepted, open atomic.Int64
+	started        atomic.Int64
+	running        atomic.Int64
+}
+
+// Handler is what a server does with each message of a call before it answers; an error ends the call with that status.
+type Handler func(ctx context.Context, method string) error
+
+// Addr returns the server's first address; any other port reaches it too.
+func (b *Backend) Addr() string { return b.Name + ":1" }
+
+// AddrN returns another address of the server.
+func (b *Backend) AddrN(n int) string { return fmt.Sprintf("%s:%d", b.Name, n) }
+
+// Handle sets what the server does with calls from now on. Nil: it answers at once.
+func (b *Backend) Handle(h Handler) {
+	if h == nil {
+		b.handler.Store(nil)
+		return
+	}
+	b.handler.Store(&h)
+}
+
+// Takes makes the server take a time for each call.
+func (b *Backend) Takes(d time.Duration) {
+	b.Handle(func(ctx context.Context, _ string) error { return Wait(ctx, d) })
+}
+
+// Fails makes the server fail each call at once.
+func (b *Backend) Fails(c codes.Code, text string) {
+	b.Handle(func(context.Context, string) error { return status.Error(c, text) })
+}
+
+// Wait waits for a time, or until ctx is done and then returns the status that says so.
+func Wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// Accepted returns how many connections the server has accepted so far.
+func (b *Backend) Accepted() int { return int(b.accepted.Load()) }
+
+// Open returns how many connections to the server are open, seen from the clients' side.
+func (b *Backend) Open() int { return int(b.open.Load()) }
+
+// Started returns how many calls have reached the server so far.
+func (b *Backend) Started() int { return int(b.started.Load()) }
+
+// Running returns how many calls the server is working on.
+func (b *Backend) Running() int { return int(b.running.Load()) }
+
+// Start makes the server listen. It has no effect while the server does.
+func (b *Backend) Start() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.silent = false
+	if b.listener != nil {
+		return
+	}
+	l := bufconn.Listen(32 << 10)
+	s := grpc.NewServer(grpc.UnknownServiceHandler(b.serve), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
+	h := health.NewServer()
+	healthpb.RegisterHealthServer(s, h)
+	b.listener, b.server, b.health = l, s, h
+	go func() { _ = s.Serve(counting{l, &b.accepted}) }()
+}
+
+// Stop closes the listener and all connections. Connections are refused from then on.
+func (b *Backend) Stop() { b.stop((*grpc.Server).Stop) }
+
+// GracefulStop closes the listener, tells clients to go away and waits for the calls under way. Connections are refused from the
+// beginning.
+func (b *Backend) GracefulStop() { b.stop((*grpc.Server).GracefulStop) }
+
+// BlackHole stops the server and leaves those who connect without an answer.
+func (b *Backend) BlackHole() {
+	b.Stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.silent = true
+}
+
+func (b *Backend) stop(how func(*grpc.Server)) {
+	b.mu.Lock()
+	s, h := b.server, b.health
+	b.listener, b.server, b.health, b.silent = nil, nil, nil, false
+	b.mu.Unlock()
+	if s != nil {
+		h.Shutdown() // ends watchers, which a graceful stop would wait for
+		how(s)
+	}
+}
+
+// Serving sets what the server answers to health checks; it is true at first. The server must be started.
+func (b *Backend) Serving(yes bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := healthpb.HealthCheckResponse_NOT_SERVING
+	if yes {
+		s = healthpb.HealthCheckResponse_SERVING
+	}
+	if b.health != nil {
+		b.health.SetServingStatus("", s)
+	}
+}
+
+// dial connects to the server.
+func (b *Backend) dial(ctx context.Context) (net.Conn, error) {
+	b.mu.Lock()
+	l, silent := b.listener, b.silent
+	b.mu.Unlock()
+	switch {
+	case silent:
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case l == nil:
+		return nil, errRefused
+	}
+	c, err := l.DialContext(ctx)
+	if err != nil {
+		return nil, errRefused // it was closed meanwhile
+	}
+	return c, nil
+}
+
+// counting is a listener that counts.
+type counting struct {
+	net.Listener
+	accepted *atomic.Int64
+}
+
+// Accept implements net.Listener.
+func (l counting) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.accepted.Add(1)
+	}
+	return c, err
+}
+
+// serve is the handler of every method.
+func (b *Backend) serve(_ any, stream grpc.ServerStream) error {
+	b.started.Add(1)
+	b.running.Add(1)
+	defer b.running.Add(-1)
+	err := b.answer(stream)
+	b.fleet.answered(status.Code(err))
+	return err
+}
+
+func (b *Backend) answer(stream grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(stream)
+	for {
+		var msg emptypb.Empty
+		if stream.RecvMsg(&msg) != nil {
+			return nil // the client has sent all it has to, or is gone
+		}
+		if h := b.handler.Load(); h != nil {
+			if err := (*h)(stream.Context(), method); err != nil {
+				return err
+			}
+		}
+		if err := stream.SendMsg(wrapperspb.String(b.Name)); err != nil {
+			return err
+		}
+	}
+}
+
+// Header returns a call's metadata value, as the server sees it, or "".
+func Header(ctx context.Context, key string) string {
+	if v := metadata.ValueFromIncomingContext(ctx, key); len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
