@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 	_ "google.golang.org/grpc/xds" // registers outlier_detection_experimental
 
-	_ "github.com/mlbalancer/mlbalancer/balancer"
+	"github.com/mlbalancer/mlbalancer"
 )
 
 // modelHeader is the metadata key that names the model.
@@ -70,5 +70,8 @@ func (p policy) build(tb testing.TB) (gbalancer.Builder, serviceconfig.LoadBalan
 
 // dialOptions selects the policy for a channel.
 func (p policy) dialOptions() []grpc.DialOption {
+	if p.name == modelAware.name {
+		return mlbalancer.DialOptions()
+	}
 	return []grpc.DialOption{grpc.WithDefaultServiceConfig(fmt.Sprintf(`{"loadBalancingConfig": [{%q: %s}]}`, p.name, p.config))}
 }

@@ -3,8 +3,11 @@ package peers
 import (
 	"context"
 
+	"google.golang.org/grpc"
 	gbalancer "google.golang.org/grpc/balancer"
 
+	"github.com/mlbalancer/mlbalancer"
+	"github.com/mlbalancer/mlbalancer/internal/oip"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
 
@@ -27,12 +30,30 @@ func rows() []row {
 	}
 	return append(all,
 		row{label: "model_aware_metadata", policy: modelAware, once: placing(withMetadata)},
+		row{label: "model_aware_interceptor", policy: modelAware, once: intercepting()},
 	)
 }
 
 // withRequest returns a context that holds the picker's Request beside the metadata of an ordinary call.
 func withRequest(i int) context.Context {
 	return picker.NewContext(withMetadata(i), picker.Request{ModelID: modelName(i)})
+}
+
+// intercepting returns a row's once that begins with the client interceptor and a message, which alone names the model, and so contains all the
+// work that the policy does for a call.
+func intercepting() func(p gbalancer.Picker, i int) error {
+	intercept := mlbalancer.UnaryClientInterceptor()
+	contexts, requests := make([]context.Context, nModels), make([]*oip.ModelInferRequest, nModels)
+	for i := range nModels {
+		contexts[i], requests[i] = withoutModel(i), inferRequest(i)
+	}
+	return func(p gbalancer.Picker, i int) error {
+		i %= nModels
+		invoke := func(ctx context.Context, method string, _, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
+			return place(p, gbalancer.PickInfo{FullMethodName: method, Ctx: ctx})
+		}
+		return intercept(contexts[i], method, requests[i], nil, nil, invoke)
+	}
 }
 
 // placing returns a row's once for calls whose contexts are made beforehand.
