@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -48,6 +49,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if f.html != "" {
+		// A place that cannot be written to is known before the replay, not after.
+		if err := touch(f.html); err != nil {
+			return err
+		}
+	}
 	progressTo, bar := stderr, false
 	if f.quiet {
 		progressTo = io.Discard
@@ -80,6 +87,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
+func touch(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
 func writeHTML(r *report.Report, path string) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -103,12 +118,8 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	f := &flags{}
 	o := &f.options
 	set := flag.NewFlagSet("fleet", flag.ContinueOnError)
-	set.SetOutput(stderr)
-	set.Usage = func() {
-		fmt.Fprintf(stderr, "Usage: fleet [flags]\n\nReplays a trace of requests to a simulated fleet of GPU model servers under several policies. Times are model time.\n\n")
-		set.PrintDefaults()
-		fmt.Fprintf(stderr, "\nFaults, as kind:server@from or kind:server@from-to, servers counting from 0, times in %% of the measured part:\n%s", fault.Usage())
-	}
+	set.SetOutput(io.Discard) // main says what is wrong
+	set.Usage = func() {}
 	path := set.String("trace", "", "replay this `file` (CSV, gzipped or not); without it, a generated workload like a public arena's trace")
 	policies := set.String("policies", strings.Join(policy.Names(), ","), "compare these policies, in this order")
 	faults := set.String("fault", "", "what goes wrong, such as slow:2@33%-66%,kill:3@50%")
@@ -128,8 +139,12 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	set.BoolVar(&f.json, "json", false, "write the figures as JSON to standard output, and nothing else there")
 	set.StringVar(&f.html, "html", "report.html", "write the report with plots to this `file`; empty for none")
 	set.BoolVar(&f.quiet, "quiet", false, "show no progress")
-	if err := set.Parse(args); err != nil {
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		usage(set, stderr)
 		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w (-h shows all flags)", err)
 	}
 	if set.NArg() > 0 {
 		return nil, fmt.Errorf("argument is %q, want flags only", set.Arg(0))
@@ -173,4 +188,12 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	}
 	o.Trace, err = trace.Read(*path)
 	return f, err
+}
+
+func usage(set *flag.FlagSet, w io.Writer) {
+	fmt.Fprint(w, "Usage: fleet [flags]\n\n"+
+		"Replays a trace of requests to a simulated fleet of GPU model servers under several policies. Times are model time.\n\n")
+	set.SetOutput(w)
+	set.PrintDefaults()
+	fmt.Fprint(w, "\nFaults are kind:server@from or kind:server@from-to; servers count from 0, times are per cent of the measured part:\n"+fault.Usage())
 }

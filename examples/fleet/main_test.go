@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -25,10 +26,10 @@ func writeTrace(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("arrival_s,model_id,user_id,input_tokens,output_tokens,duration_s\n")
 	for i := range 60 {
-		b.WriteString(strings.Join([]string{string('0' + rune(i/10)), "m" + string('0'+rune(i%4)), "", "10", "200", "\n"}, ","))
+		fmt.Fprintf(&b, "%d,m%d,,10,200,\n", i/10, i%4)
 	}
 	path := filepath.Join(t.TempDir(), "small.csv")
-	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(b.String(), ",\n", ",\n")), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o600))
 	return path
 }
 
@@ -87,28 +88,25 @@ func TestArguments(t *testing.T) {
 	bad := filepath.Join(dir, "bad.csv")
 	require.NoError(t, os.WriteFile(bad, []byte("arrival_s,model_id\n0,m\nsoon,m\n"), 0o600))
 	for args, want := range map[string]string{
-		"-servers 0":         "-servers is 0, want 1 to 1000",
-		"-slots 0":           "-slots is 0, want 1 or more",
-		"-rho 0":             "-rho is 0, want above 0 and at most 10",
-		"-rho NaN":           "-rho is NaN, want above 0 and at most 10",
-		"-load 0s":           "-load is 0s, want a time above 0",
-		"-scale 0.5":         "-scale is 0.5, want 1 to 1000",
-		"-passes 0":          "-passes is 0, want 1 or more",
-		"-warmup -1":         "-warmup is -1, want 0 or more",
-		"-seeds 0":           "-seeds is 0, want 1 or more",
-		"-policies best":     `-policies: policy is "best", want one of `,
-		"-fault slow:9@10%":  `-fault: fault "slow:9@10%": server is "9", want 0 to 7`,
-		"-trace " + bad:      bad + `:3:1: arrival_s: got "soon", want seconds`,
-		"-trace /no/such":    "no such file",
-		"trace.csv":          `argument is "trace.csv", want flags only`,
-		"-load five":         `invalid value "five" for flag -load`,
-		"-no-such-flag":      "flag provided but not defined",
-		"-html /no/dir/r.ht": "no such file or directory",
+		"-servers 0":        "-servers is 0, want 1 to 1000",
+		"-slots 0":          "-slots is 0, want 1 or more",
+		"-rho 0":            "-rho is 0, want above 0 and at most 10",
+		"-rho NaN":          "-rho is NaN, want above 0 and at most 10",
+		"-load 0s":          "-load is 0s, want a time above 0",
+		"-scale 0.5":        "-scale is 0.5, want 1 to 1000",
+		"-passes 0":         "-passes is 0, want 1 or more",
+		"-warmup -1":        "-warmup is -1, want 0 or more",
+		"-seeds 0":          "-seeds is 0, want 1 or more",
+		"-policies best":    `-policies: policy is "best", want one of `,
+		"-fault slow:9@10%": `-fault: fault "slow:9@10%": server is "9", want 0 to 7`,
+		"-trace " + bad:     bad + `:3:1: arrival_s: got "soon", want seconds`,
+		"-trace /no/such":   "no such file",
+		"trace.csv":         `argument is "trace.csv", want flags only`,
+		"-load five":        `invalid value "five" for flag -load`,
+		"-no-such-flag":     "flag provided but not defined",
+		"-html /no/dir/r":   "no such file or directory",
 	} {
 		arguments := strings.Fields(args)
-		if strings.HasPrefix(args, "-html") {
-			arguments = append(small(t, "-policies", "round_robin"), arguments...)
-		}
 		var stdout bytes.Buffer
 		err := run(t.Context(), arguments, &stdout, io.Discard)
 		assert.ErrorContains(t, err, want, args)

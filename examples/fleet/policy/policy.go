@@ -11,6 +11,8 @@ import (
 	_ "google.golang.org/grpc/balancer/leastrequest"       // least_request_experimental
 	_ "google.golang.org/grpc/balancer/ringhash"           // ring_hash_experimental
 	_ "google.golang.org/grpc/balancer/weightedroundrobin" // weighted_round_robin
+
+	"github.com/mlbalancer/mlbalancer"
 )
 
 // ModelHeader is the metadata key that carries the model's name to policies that cannot read it from the message.
@@ -46,6 +48,9 @@ var all = []Policy{
 		return fmt.Sprintf(`{"weighted_round_robin":{"blackoutPeriod":%q,"weightExpirationPeriod":%q,"weightUpdatePeriod":%q}}`,
 			seconds(10*time.Second, scale), seconds(180*time.Second, scale), seconds(time.Second, scale))
 	}),
+	{Name: "model_aware", DialOptions: func(float64) []grpc.DialOption {
+		return mlbalancer.DialOptions()
+	}},
 }
 
 func builtIn(name string, config func(scale float64) string) Policy {
