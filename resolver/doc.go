@@ -1,4 +1,5 @@
-// Package resolver tells the model_aware policy what is known of an endpoint beyond its addresses, and holds resolvers that say so.
+// Package resolver tells the model_aware policy what is known of an endpoint beyond its addresses, and holds resolvers
+// that say so.
 //
 // # For authors of resolvers
 //

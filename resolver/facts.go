@@ -55,8 +55,8 @@ func WithName(ep gresolver.Endpoint, name string) gresolver.Endpoint {
 // Name returns the name that WithName gave ep, or "".
 func Name(ep gresolver.Endpoint) string { return factsOf(ep).name }
 
-// WithWeight returns ep with a weight: its capacity relative to an endpoint of weight 1. 0 means that it gets no calls. A weight that is
-// negative, infinite or not a number is none: ep then counts as if it had never been given one.
+// WithWeight returns ep with a weight: its capacity relative to an endpoint of weight 1. 0 means that it gets no calls.
+// A weight that is negative, infinite or not a number is none: ep then counts as if it had never been given one.
 func WithWeight(ep gresolver.Endpoint, w float64) gresolver.Endpoint {
 	f := factsOf(ep)
 	f.weight, f.hasWeight = w, w >= 0 && !math.IsInf(w, 1)
@@ -74,9 +74,9 @@ func Weight(ep gresolver.Endpoint) (w float64, ok bool) {
 	return 1, false
 }
 
-// WithWeightUnit returns ep with the weight that stands for one full share, for weights on a scale of their own: xDS, for one,
-// delivers them as parts of 2^31. All endpoints of an update should have the same unit. A unit that is not above 0, or is infinite or
-// not a number, counts as 1.
+// WithWeightUnit returns ep with the weight that stands for one full share, for weights on a scale of their own: xDS,
+// for one, delivers them as parts of 2^31. All endpoints of an update should have the same unit. A unit that is not
+// above 0, or is infinite or not a number, counts as 1.
 func WithWeightUnit(ep gresolver.Endpoint, unit float64) gresolver.Endpoint {
 	f := factsOf(ep)
 	f.weightUnit = 0

@@ -15,13 +15,13 @@ import (
 // identity; without one it is the address. Neither an address nor a name may occur twice. What stands between separators may be
 // percent-encoded; [StaticTarget] writes a target for any list.
 //
-// An address is host:port, where the host is a name, an IPv4 address or an IPv6 address in brackets. With a dialer of the
-// application's own (grpc.WithContextDialer) the port may be anything or missing, since that dialer alone knows what the address means.
-// The resolver looks no name up; without such a dialer the connection does, when it is made.
+// An address is host:port, where the host is a name, an IPv4 address or an IPv6 address in brackets. With a dialer of
+// the application's own (grpc.WithContextDialer) the port may be anything or missing, since that dialer alone knows
+// what the address means. The resolver looks no name up; without such a dialer the connection does, when it is made.
 //
-// Each server is known by its own address: TLS verifies its host, and calls to it carry it as their :authority. A name that the
-// application sets overrides that, as ever: grpc.WithAuthority, or the ServerName of its tls.Config. The authority of the channel as a
-// whole is the first address.
+// Each server is known by its own address: TLS verifies its host, and calls to it carry it as their :authority. A name
+// that the application sets overrides that, as ever: grpc.WithAuthority, or the ServerName of its tls.Config. The
+// authority of the channel as a whole is the first address.
 //
 // A target that cannot be read makes every call on its channel fail, with an error that says what is wrong with it.
 const StaticScheme = "mlb-static"
@@ -35,7 +35,9 @@ type staticBuilder struct{}
 func (staticBuilder) Scheme() string { return StaticScheme }
 
 // Build hands the channel the one state that it will ever get.
-func (staticBuilder) Build(target gresolver.Target, cc gresolver.ClientConn, opts gresolver.BuildOptions) (gresolver.Resolver, error) {
+func (staticBuilder) Build(
+	target gresolver.Target, cc gresolver.ClientConn, opts gresolver.BuildOptions,
+) (gresolver.Resolver, error) {
 	eps, err := parseStatic(target.URL, opts.Dialer != nil)
 	if err != nil {
 		return nil, err

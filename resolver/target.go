@@ -14,9 +14,9 @@ import (
 	gresolver "google.golang.org/grpc/resolver"
 )
 
-// StaticTarget returns a target of scheme mlb-static that lists endpoints, each of which has one address and whatever WithName and
-// WithWeight gave it. It returns an error for whatever the scheme's resolver would not take; an address without a port passes, since
-// the channel may have a dialer of its own.
+// StaticTarget returns a target of scheme mlb-static that lists endpoints, each of which has one address and whatever
+// WithName and WithWeight gave it. It returns an error for whatever the scheme's resolver would not take; an address
+// without a port passes, since the channel may have a dialer of its own.
 func StaticTarget(endpoints ...gresolver.Endpoint) (string, error) {
 	var b strings.Builder
 	b.WriteString(StaticScheme + ":///")
@@ -46,7 +46,8 @@ func StaticTarget(endpoints ...gresolver.Endpoint) (string, error) {
 	return target, nil
 }
 
-// parseStatic reads the endpoints that a target lists. ownDialer says that the application dials, and knows what an address means.
+// parseStatic reads the endpoints that a target lists. ownDialer says that the application dials, and knows what an
+// address means.
 func parseStatic(u url.URL, ownDialer bool) ([]gresolver.Endpoint, error) {
 	if u.Host != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("%s: target is %q, want %[1]s:///host:port,host:port (three slashes, no ? and no #)",

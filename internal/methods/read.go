@@ -11,10 +11,10 @@ import (
 // fill the tables of its process with names.
 const MaxModel = 512
 
-// ReadModel returns the id of the model that msg asks for: its name, or "name:version" if it asks for a version. It returns
-// "" if the message names none, if the id is longer than MaxModel or not valid UTF-8, and if msg is corrupt or of a kind that it cannot
-// read. It reads Go messages of any generation of generated code, dynamic messages, and encoded ones ([]byte or *[]byte).
-// A version that is empty or 0 is none. msg may be nil and is not changed.
+// ReadModel returns the id of the model that msg asks for: its name, or "name:version" if it asks for a version. It
+// returns "" if the message names none, if the id is longer than MaxModel or not valid UTF-8, and if msg is corrupt or
+// of a kind that it cannot read. It reads Go messages of any generation of generated code, dynamic messages, and
+// encoded ones ([]byte or *[]byte). A version that is empty or 0 is none. msg may be nil and is not changed.
 //
 // Reading a name without a version from a Go message does not allocate; what is read from an encoded one is a copy.
 func (m Method) ReadModel(msg any) string {

@@ -1,0 +1,58 @@
+package mlbalancer
+
+import (
+	"google.golang.org/grpc"
+
+	"github.com/mlbalancer/mlbalancer/balancer"
+	_ "github.com/mlbalancer/mlbalancer/resolver" // registers mlb-static
+)
+
+// Option is a choice for DialOptions and StreamClientInterceptor.
+type Option func(*options)
+
+type options struct {
+	config *balancer.Config
+}
+
+func newOptions(opts []Option) *options {
+	o := &options{}
+	for _, opt := range opts {
+		opt(o)
+	}
+	if o.config == nil {
+		o.config = &balancer.Config{}
+	}
+	return o
+}
+
+// WithConfig sets the policy's config. Nil means all defaults, as if the option were not there. A config with a wrong value makes
+// grpc.NewClient return an error that names it.
+func WithConfig(c *balancer.Config) Option { return func(o *options) { o.config = c } }
+
+// DialOptions returns the options that make a channel model-aware. They are exactly these:
+//
+//   - grpc.WithDefaultServiceConfig selects the policy model_aware, with all defaults or with the config of WithConfig.
+//     A service config that comes with the resolver's results replaces this one as a whole: name model_aware there too.
+//     Of several grpc.WithDefaultServiceConfig options the last one counts. To set timeouts or retries of methods as
+//     well, write the whole service config yourself, with the policy's part as [balancer.Config.ServiceConfig] prints
+//     it, and pass it after these options.
+//   - grpc.WithChainUnaryInterceptor adds UnaryClientInterceptor to the chain.
+//   - grpc.WithChainStreamInterceptor adds StreamClientInterceptor to the chain.
+//
+// Pass them last. Interceptors run in the order of the options that add them, the one of grpc.WithUnaryInterceptor or
+// grpc.WithStreamInterceptor before all of those, so passed last ours is the innermost: whatever the application's own
+// interceptors do to metadata and messages is done when a call is placed, and each attempt that one of them makes is a
+// call of its own. Interceptors that are added after ours run within it. Their attempts, one after another, are
+// attempts of one call and avoid the servers of earlier ones; an interceptor that runs a call several times at once
+// must not stand there.
+//
+// Nothing else is changed: gRPC's retries do what the service config says, each attempt on a server that none before it
+// went to where there is one.
+func DialOptions(opts ...Option) []grpc.DialOption {
+	o := newOptions(opts)
+	return []grpc.DialOption{
+		grpc.WithDefaultServiceConfig(o.config.ServiceConfig()),
+		grpc.WithChainUnaryInterceptor(UnaryClientInterceptor()),
+		grpc.WithChainStreamInterceptor(streamInterceptor(o)),
+	}
+}

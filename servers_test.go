@@ -1,0 +1,131 @@
+package mlbalancer_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/mlbalancer/mlbalancer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Methods that servers answer. Those of the table hold the model's name in field 1, as a StringValue holds its value.
+const (
+	modelInfer       = "/inference.GRPCInferenceService/ModelInfer"
+	modelStreamInfer = "/inference.GRPCInferenceService/ModelStreamInfer" // deferred
+	generateStream   = "/fmaas.GenerationService/GenerateStream"          // deferred
+	plainUnary       = "/test.Plain/Unary"
+	plainBidi        = "/test.Plain/Bidi"
+	plainServer      = "/test.Plain/ServerStream"
+	plainClient      = "/test.Plain/ClientStream"
+)
+
+var (
+	bidi         = &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}
+	serverStream = &grpc.StreamDesc{ServerStreams: true}
+	clientStream = &grpc.StreamDesc{ClientStreams: true}
+)
+
+func text(s string) *wrapperspb.StringValue { return wrapperspb.String(s) }
+
+// servers is a set of in-memory servers, s0 to s(n-1).
+type servers struct {
+	target    string
+	listeners map[string]*bufconn.Listener
+	streams   atomic.Int64 // that servers have seen
+}
+
+// serve starts n servers, which answer any method: each message with "<server>:<message>". A message "fail" ends the call with
+// DATA_LOSS, "hang" waits for the caller to go away.
+func serve(t testing.TB, n int) *servers {
+	s := &servers{listeners: map[string]*bufconn.Listener{}}
+	var addrs []string
+	for i := range n {
+		name := fmt.Sprintf("s%d", i)
+		srv := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+			s.streams.Add(1)
+			return answer(name, stream)
+		}))
+		lis := bufconn.Listen(1 << 16)
+		s.listeners[name] = lis
+		addrs = append(addrs, name)
+		done := make(chan error, 1)
+		go func() { done <- srv.Serve(lis) }()
+		t.Cleanup(func() { srv.Stop(); <-done })
+	}
+	s.target = "mlb-static:///" + strings.Join(addrs, ",")
+	return s
+}
+
+func answer(server string, stream grpc.ServerStream) error {
+	md, _ := metadata.FromIncomingContext(stream.Context())
+	if err := stream.SetHeader(metadata.Pairs("server", server)); err != nil {
+		return err
+	}
+	stream.SetTrailer(metadata.Pairs("done", server))
+	if len(md.Get("greet")) > 0 {
+		if err := stream.SendMsg(text(server + ":hello")); err != nil {
+			return err
+		}
+	}
+	for {
+		msg := &wrapperspb.StringValue{}
+		switch err := stream.RecvMsg(msg); {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case msg.Value == "fail":
+			return status.Error(codes.DataLoss, "as asked")
+		case msg.Value == "hang":
+			<-stream.Context().Done()
+			return status.FromContextError(stream.Context().Err()).Err()
+		}
+		if err := stream.SendMsg(text(server + ":" + msg.Value)); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *servers) dial(ctx context.Context, addr string) (net.Conn, error) {
+	if lis, ok := s.listeners[addr]; ok {
+		return lis.DialContext(ctx)
+	}
+	return nil, fmt.Errorf("nothing at %q", addr)
+}
+
+// client opens a channel with DialOptions and whatever opts add before them.
+func (s *servers) client(t testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	return s.clientOf(t, s.target, append(opts, mlbalancer.DialOptions()...)...)
+}
+
+func (s *servers) clientOf(t testing.TB, target string, opts ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	cc, err := grpc.NewClient(target, append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(s.dial)}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { cc.Close() })
+	return cc
+}
+
+// serverOf returns the server that an answer comes from.
+func serverOf(reply *wrapperspb.StringValue) string {
+	server, _, _ := strings.Cut(reply.Value, ":")
+	return server
+}
