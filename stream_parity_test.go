@@ -41,6 +41,7 @@ func TestStreamBehavesAsUndeferred(t *testing.T) {
 		}},
 		"send after close": {bidi, func(_ context.Context, _ func(), s grpc.ClientStream, note func(string, any)) {
 			note("close", s.CloseSend())
+			synctest.Wait() // the server has ended the call
 			note("send", s.SendMsg(text("m")))
 			note("recv", (<-receive(s)).err)
 		}},
