@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -346,6 +347,35 @@ func TestStreamWaitsWithoutGoroutine(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, before, runtime.NumGoroutine())
 		cancel()
+	})
+}
+
+// countedContext never ends, and counts who waits for its end.
+type countedContext struct {
+	context.Context
+	done    chan struct{}
+	waiting atomic.Int64
+}
+
+func (c *countedContext) Done() <-chan struct{} { return c.done }
+
+// AfterFunc is what package context uses, where there is one, in place of a goroutine.
+func (c *countedContext) AfterFunc(func()) (stop func() bool) {
+	c.waiting.Add(1)
+	return sync.OnceValue(func() bool { c.waiting.Add(-1); return true })
+}
+
+// A ctx may outlive its streams by far, and must not keep them.
+func TestStreamLeavesNothingInItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := &countedContext{Context: context.Background(), done: make(chan struct{})}
+		stream, err := serve(t, 1).client(t).NewStream(ctx, bidi, modelStreamInfer)
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, ctx.waiting.Load())
+		require.NoError(t, stream.CloseSend())
+		assert.Equal(t, io.EOF, (<-receive(stream)).err)
+		synctest.Wait()
+		assert.Zero(t, ctx.waiting.Load())
 	})
 }
 
