@@ -3,10 +3,18 @@ package cases
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mlbalancer/mlbalancer/integration/rig"
 )
+
+// inBubble runs a test, beside others, in time of its own that passes only while all its goroutines wait: how fast this machine is and what else
+// runs on it does not show.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Parallel()
+	synctest.Test(t, test)
+}
 
 // background is load that runs beside a test.
 type background struct {

@@ -177,6 +177,13 @@ func (c *Client) Method(ctx context.Context, method string, opts ...grpc.CallOpt
 	return reply.Value, err
 }
 
+const (
+	// lateness is how long after its deadline a call may end.
+	lateness = 100 * time.Millisecond
+	// hops is how many goroutines hand the end of a call on to the caller: each may find no processor.
+	hops = 3
+)
+
 // Invoke implements grpc.ClientConnInterface. It has every call watched: see Fleet.
 func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	deadline, ok := ctx.Deadline()
@@ -189,7 +196,7 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 	c.calls.Add(1)
 	err := c.ClientConn.Invoke(ctx, method, args, reply, opts...)
 	c.calls.Add(-1)
-	if late := time.Since(deadline); late > 100*time.Millisecond+c.fleet.pauses.longest() {
+	if late := time.Since(deadline); late > lateness+hops*c.fleet.pauses.longest() {
 		c.fleet.tb.Errorf("a call of %s ended %v after its deadline: %v", method, late, err)
 	} else if !ok && late > 0 {
 		c.fleet.tb.Errorf("a call of %s without a deadline hung: %v", method, err)

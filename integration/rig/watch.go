@@ -26,28 +26,39 @@ const (
 )
 
 // pauses measures how long this process got no processor. What is timed here is timed on a machine that others use as well.
-type pauses struct{ max atomic.Int64 }
+type pauses struct {
+	max  atomic.Int64
+	last atomic.Pointer[time.Time] // when the watch last ran
+}
 
-func (p *pauses) note(d time.Duration) { p.max.Store(max(p.max.Load(), int64(d))) }
+// longest returns the longest pause so far, the one that may be going on included.
+func (p *pauses) longest() time.Duration {
+	now := time.Duration(0)
+	if last := p.last.Load(); last != nil {
+		now = time.Since(*last) - beat
+	}
+	return max(now, time.Duration(p.max.Load()))
+}
 
-func (p *pauses) longest() time.Duration { return time.Duration(p.max.Load()) }
+func (p *pauses) beat(now time.Time) {
+	p.max.Store(int64(p.longest()))
+	p.last.Store(&now)
+}
 
 // watch runs for as long as the fleet does.
 func (f *Fleet) watch(done <-chan struct{}) {
 	t := time.NewTicker(beat)
 	defer t.Stop()
-	last := time.Now()
 	for n := 0; ; n++ {
+		f.pauses.beat(time.Now())
 		select {
 		case <-done:
 			return
 		case <-t.C:
 		}
-		f.pauses.note(time.Since(last) - beat)
 		if n%lookEvery == 0 {
 			f.look(n / lookEvery)
 		}
-		last = time.Now()
 	}
 }
 

@@ -1,0 +1,283 @@
+package cases
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	gresolver "google.golang.org/grpc/resolver"
+
+	"github.com/mlbalancer/mlbalancer/integration/rig"
+	"github.com/mlbalancer/mlbalancer/resolver"
+)
+
+// p2c is the config that places all calls by load.
+const p2c = `{"inference":{"strategy":"p2c"}}`
+
+// share returns a server's calls as a part of its fair share.
+func share(rs rig.Results, backend string, servers int) float64 {
+	return rs.Share(backend) * float64(servers)
+}
+
+// Ties must not always go to the same backend (kubernetes-sigs/gateway-api-inference-extension#1204).
+func TestP2C01(t *testing.T) { inBubble(t, testP2C01) }
+
+func testP2C01(t *testing.T) {
+	f := rig.New(t, 8)
+	for _, b := range f.Backends {
+		b.Takes(time.Millisecond)
+	}
+	c := f.Client(rig.Setup{Config: p2c})
+	c.Ready(8)
+	for _, inFlight := range []int{1, 2} {
+		rs := rig.Closed(inFlight, 8000, func(int) rig.Result { return c.Send("m", limit) })
+		require.Empty(t, rs.Failed(), "%v", rs)
+		by := rs.By()
+		t.Logf("%d in flight: %v", inFlight, by)
+		for _, b := range f.Backends {
+			assert.True(t, 500 <= by[b.Name] && by[b.Name] <= 1750, "%s: %d calls of 8000 with %d in flight", b.Name, by[b.Name], inFlight)
+		}
+	}
+}
+
+// callKey is the metadata key that numbers a call for its handler.
+const callKey = "call"
+
+// numbered sends a call that tells its handler a number.
+func numbered(c *rig.Client, i int, limit time.Duration) rig.Result {
+	return rig.Timed(limit, func(ctx context.Context) (string, error) {
+		return c.Call(metadata.AppendToOutgoingContext(ctx, callKey, strconv.Itoa(i)), "m")
+	})
+}
+
+func number(ctx context.Context) int {
+	i, err := strconv.Atoi(rig.Header(ctx, callKey))
+	if err != nil {
+		return -1
+	}
+	return i
+}
+
+// A caller that gives up must not lower the score of a healthy backend (go-kratos/kratos#3834). That no breaker opens and that no
+// failure is exported joins with the breaker and with metrics.
+func TestP2C02(t *testing.T) {
+	t.Parallel()
+	t.Run("cancelled", func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
+			f := rig.New(t, 5)
+			var pending sync.Map // from the call's number to what cancels it
+			for i, b := range f.Backends {
+				b.Handle(func(ctx context.Context, _ string) error {
+					n := number(ctx)
+					if cancel, ok := pending.Load(n); ok && i == 1 && n%2 == 0 {
+						stop := time.AfterFunc(5*time.Millisecond, cancel.(context.CancelFunc))
+						defer stop.Stop()
+					}
+					return rig.Wait(ctx, 20*time.Millisecond)
+				})
+			}
+			c := f.Client(rig.Setup{Config: p2c})
+			c.Ready(5)
+			rs := during(t, 5*time.Second, 200, func(i int) rig.Result {
+				return rig.Timed(limit, func(ctx context.Context) (string, error) {
+					ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, callKey, strconv.Itoa(i)))
+					defer cancel()
+					pending.Store(i, cancel)
+					defer pending.Delete(i)
+					return c.Call(ctx, "m")
+				})
+			})
+			codesSeen := rs.Codes()
+			require.Greater(t, codesSeen[codes.Canceled], 50, "%v", codesSeen)
+			require.Len(t, codesSeen, 2, "%v", codesSeen)
+
+			rs = rig.Closed(10, 5000, func(i int) rig.Result { return numbered(c, -1, limit) })
+			require.Empty(t, rs.Failed(), "%v", rs)
+			assert.GreaterOrEqual(t, rs.By()["b1"], 650, "%v", rs.By())
+		})
+	})
+	t.Run("control: too slow for the deadline", func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
+			f := rig.New(t, 5)
+			for i, b := range f.Backends {
+				b.Handle(func(ctx context.Context, _ string) error {
+					if i == 2 && b.Started()%2 == 0 {
+						return rig.Wait(ctx, 300*time.Millisecond)
+					}
+					return rig.Wait(ctx, 20*time.Millisecond)
+				})
+			}
+			c := f.Client(rig.Setup{Config: p2c})
+			c.Ready(5)
+			during(t, time.Second, 200, func(i int) rig.Result { return c.Send("m", 200*time.Millisecond) })
+			before := f.Backends[2].Started()
+			rs := during(t, 4*time.Second, 200, func(i int) rig.Result { return c.Send("m", 200*time.Millisecond) })
+			slow := float64(f.Backends[2].Started()-before) / float64(len(rs))
+			require.Positive(t, rs.Codes()[codes.DeadlineExceeded])
+			assert.Less(t, slow*5, .6, "b2's part of its fair share")
+		})
+	})
+}
+
+// The latency average must age (apache/shenyu#6427).
+func TestP2C03(t *testing.T) {
+	t.Parallel()
+	start := func(t *testing.T) (*rig.Fleet, *rig.Client, func(d time.Duration) rig.Results) {
+		f := rig.New(t, 3)
+		for _, b := range f.Backends {
+			b.Takes(5 * time.Millisecond)
+		}
+		c := f.Client(rig.Setup{Config: p2c})
+		c.Ready(3)
+		return f, c, func(d time.Duration) rig.Results {
+			rs := during(t, d, 300, func(int) rig.Result { return c.Send("m", limit) })
+			require.Empty(t, rs.Failed(), "%v", rs)
+			return rs
+		}
+	}
+	t.Run("slow and back", func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
+			f, _, load := start(t)
+			load(2 * time.Second)
+			f.Backends[1].Takes(200 * time.Millisecond)
+			load(2 * time.Second)
+			assert.LessOrEqual(t, share(load(time.Second), "b1", 3), .4, "in the third second of being slow")
+			load(2 * time.Second)
+			f.Backends[1].Takes(5 * time.Millisecond)
+			load(4 * time.Second)
+			assert.GreaterOrEqual(t, share(load(time.Second), "b1", 3), .5, "in the fifth second after the recovery")
+		})
+	})
+	t.Run("without traffic", func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
+			f, c, load := start(t)
+			load(time.Second)
+			f.Backends[1].Takes(200 * time.Millisecond)
+			load(2 * time.Second)
+			eps := f.Endpoints()
+			eps[1] = resolver.WithWeight(eps[1], 0)
+			c.Resolve(eps...)
+			f.Backends[1].Takes(5 * time.Millisecond)
+			before := f.Backends[1].Started()
+			load(5 * time.Second)
+			require.Equal(t, before, f.Backends[1].Started(), "calls to an endpoint of weight 0")
+			c.Resolve(f.Endpoints()...)
+			traffic := atRate(t, 300, func(int) rig.Result { return c.Send("m", limit) })
+			rig.Eventually(t, func() bool { return f.Backends[1].Started() > before }, 5*time.Second, "the endpoint is tried again")
+			traffic.stop()
+		})
+	})
+}
+
+// A slow backend must get less, however short or long the times are (mosn/mosn#2305). The second run is at half the case's scale.
+func TestP2C04(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]struct {
+		fast, slow, warmUp, measured time.Duration
+		rate                         float64
+	}{
+		"short": {2 * time.Millisecond, 400 * time.Millisecond, 5 * time.Second, 10 * time.Second, 500},
+		"long":  {50 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second, 25 * time.Second, 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				f := rig.New(t, 4)
+				for _, b := range f.Backends {
+					b.Takes(run.fast)
+				}
+				f.Backends[3].Takes(run.slow)
+				c := f.Client(rig.Setup{Config: p2c})
+				c.Ready(4)
+				call := func(int) rig.Result { return c.Send("m", rig.Patience) }
+				during(t, run.warmUp, run.rate, call)
+				rs := during(t, run.measured, run.rate, call)
+				require.Empty(t, rs.Failed(), "%v", rs)
+				t.Logf("%v", rs.By())
+				assert.LessOrEqual(t, share(rs, "b3", 4), .25, "%v", rs.By())
+			})
+		})
+	}
+}
+
+// Clients that start together must not pick the same backends first (grpc/grpc-go#8104). The 400 clients come in four groups, each
+// created at once: what they could have in common, a process has too.
+func TestP2C06(t *testing.T) {
+	t.Parallel()
+	const servers, groups, clients = 20, 4, 100
+	f := rig.New(t, servers)
+	rounds := [2]rig.Results{}
+	for range groups {
+		made := make([]*rig.Client, clients)
+		first := rig.Closed(clients, clients, func(i int) rig.Result {
+			made[i] = f.Client(rig.Setup{Config: p2c})
+			return made[i].Send("m", rig.Patience)
+		})
+		rounds[0] = append(rounds[0], first...)
+		for _, c := range made {
+			c.Ready(servers)
+		}
+		f.Backends[0].Stop()
+		for _, c := range made {
+			rig.Eventually(t, func() bool { return c.Endpoint("b0:1").Status != "ready" }, rig.Patience, "the loss of b0 noticed")
+		}
+		f.Backends[0].Start()
+		for _, c := range made {
+			c.Ready(servers)
+		}
+		rounds[1] = append(rounds[1], rig.Closed(clients, clients, func(i int) rig.Result { return made[i].Send("m", rig.Patience) })...)
+		for _, c := range made {
+			require.NoError(t, c.Close())
+		}
+	}
+	for i, rs := range rounds {
+		require.Empty(t, rs.Failed(), "%v", rs)
+		by := rs.By()
+		t.Logf("round %d: %v", i, by)
+		for _, b := range f.Backends {
+			assert.True(t, 3 <= by[b.Name] && by[b.Name] <= 45, "round %d, %s: %d calls, mean 20", i, b.Name, by[b.Name])
+		}
+	}
+}
+
+// Duplicate addresses must neither crash nor skew (grpc/grpc-go#2580). They are one endpoint: an address that two endpoints list belongs
+// to the first, and an endpoint that has none left is left out.
+func TestP2C07(t *testing.T) {
+	t.Parallel()
+	f := rig.New(t, 3)
+	at := func(names ...string) []gresolver.Endpoint {
+		var eps []gresolver.Endpoint
+		for _, n := range names {
+			eps = append(eps, rig.At(n+":1"))
+		}
+		return eps
+	}
+	c := f.Client(rig.Setup{Config: p2c, Endpoints: []gresolver.Endpoint{}})
+	c.Connect()
+	third := map[string]float64{"b0": 1. / 3, "b1": 1. / 3, "b2": 1. / 3}
+	for _, push := range []struct {
+		what      string
+		endpoints []gresolver.Endpoint
+		shares    map[string]float64
+	}{
+		{"an endpoint twice", at("b0", "b1", "b1", "b2"), third},
+		{"two endpoints that share an address", []gresolver.Endpoint{rig.At("b0:1", "b1:1"), rig.At("b1:1", "b2:1")},
+			map[string]float64{"b0": .5, "b2": .5}},
+		{"one endpoint three times", at("b0", "b0", "b0"), map[string]float64{"b0": 1}},
+		{"all of them once", at("b0", "b1", "b2"), third},
+	} {
+		c.Resolve(push.endpoints...)
+		c.Ready(len(push.shares))
+		rs := rig.Closed(4, 4000, func(int) rig.Result { return c.Send("m", limit) })
+		require.Empty(t, rs.Failed(), "%s: %v", push.what, rs)
+		for _, b := range f.Backends {
+			assert.InDelta(t, push.shares[b.Name], rs.Share(b.Name), .1, "%s: %s", push.what, b.Name)
+			rig.Eventually(t, func() bool { return b.Open() <= 1 }, rig.Patience, "at most one connection to %s", b.Name)
+		}
+	}
+}
