@@ -29,10 +29,8 @@ const (
 	modelInfer       = "/inference.GRPCInferenceService/ModelInfer"
 	modelStreamInfer = "/inference.GRPCInferenceService/ModelStreamInfer" // deferred
 	generateStream   = "/fmaas.GenerationService/GenerateStream"          // deferred
-	plainUnary       = "/test.Plain/Unary"
 	plainBidi        = "/test.Plain/Bidi"
 	plainServer      = "/test.Plain/ServerStream"
-	plainClient      = "/test.Plain/ClientStream"
 )
 
 var (
