@@ -105,7 +105,7 @@ func (r *requestReader) read(full string, ctx context.Context, msg any) (picker.
 func (r *requestReader) header(ctx context.Context) string {
 	for _, h := range r.headers {
 		for _, v := range metadata.ValueFromOutgoingContext(ctx, h) {
-			if v != "" {
+			if v != "" && len(v) <= methods.MaxModel {
 				return v
 			}
 		}

@@ -3,6 +3,7 @@ package picker
 import (
 	"iter"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -84,7 +85,7 @@ func (t *modelTable) add(key uint64, name string) *Model {
 			t.slots.CompareAndSwap(nil, &fresh)
 			continue
 		}
-		m := &Model{key: key, name: name}
+		m := &Model{key: key, name: strings.Clone(name)} // a name read from a message may pin all of it
 		mask := uint64(len(*slots) - 1)
 		oldest, oldestUsed := key&mask, int64(math.MaxInt64)
 		for i := range uint64(modelProbe) {
