@@ -18,7 +18,7 @@ func BenchmarkPick(b *testing.B) {
 					p := f.picker()
 					i := 0
 					for b.Loop() {
-						if err := r.once(p, i); err != nil {
+						if _, err := r.once(p, i); err != nil {
 							b.Fatal(err)
 						}
 						i++
@@ -40,7 +40,7 @@ func BenchmarkPickParallel(b *testing.B) {
 					p := f.picker()
 					b.RunParallel(func(pb *testing.PB) {
 						for i := 0; pb.Next(); i++ {
-							if err := r.once(p, i); err != nil {
+							if _, err := r.once(p, i); err != nil {
 								b.Error(err)
 								return
 							}

@@ -15,8 +15,8 @@ import (
 type row struct {
 	label  string
 	policy policy
-	// once places and ends the i-th call, of nModels different ones.
-	once func(p gbalancer.Picker, i int) error
+	// once places and ends a call for the i-th model, modulo nModels, and returns where it went.
+	once func(p gbalancer.Picker, i int) (gbalancer.SubConn, error)
 }
 
 func rows() []row {
@@ -41,35 +41,37 @@ func withRequest(i int) context.Context {
 
 // intercepting returns a row's once that begins with the client interceptor and a message, which alone names the model, and so contains all the
 // work that the policy does for a call.
-func intercepting() func(p gbalancer.Picker, i int) error {
+func intercepting() func(p gbalancer.Picker, i int) (gbalancer.SubConn, error) {
 	intercept := mlbalancer.UnaryClientInterceptor()
 	contexts, requests := make([]context.Context, nModels), make([]*oip.ModelInferRequest, nModels)
 	for i := range nModels {
 		contexts[i], requests[i] = withoutModel(i), inferRequest(i)
 	}
-	return func(p gbalancer.Picker, i int) error {
+	return func(p gbalancer.Picker, i int) (sc gbalancer.SubConn, err error) {
 		i %= nModels
-		invoke := func(ctx context.Context, method string, _, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
-			return place(p, gbalancer.PickInfo{FullMethodName: method, Ctx: ctx})
-		}
-		return intercept(contexts[i], method, requests[i], nil, nil, invoke)
+		err = intercept(contexts[i], method, requests[i], nil, nil,
+			func(ctx context.Context, method string, _, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) (err error) {
+				sc, err = place(p, gbalancer.PickInfo{FullMethodName: method, Ctx: ctx})
+				return err
+			})
+		return sc, err
 	}
 }
 
 // placing returns a row's once for calls whose contexts are made beforehand.
-func placing(ctx func(i int) context.Context) func(p gbalancer.Picker, i int) error {
+func placing(ctx func(i int) context.Context) func(p gbalancer.Picker, i int) (gbalancer.SubConn, error) {
 	infos := calls(ctx)
-	return func(p gbalancer.Picker, i int) error { return place(p, infos[i%nModels]) }
+	return func(p gbalancer.Picker, i int) (gbalancer.SubConn, error) { return place(p, infos[i%nModels]) }
 }
 
 // place picks and ends one call.
-func place(p gbalancer.Picker, info gbalancer.PickInfo) error {
+func place(p gbalancer.Picker, info gbalancer.PickInfo) (gbalancer.SubConn, error) {
 	res, err := p.Pick(info)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if res.Done != nil {
 		res.Done(answered)
 	}
-	return nil
+	return res.SubConn, nil
 }

@@ -46,7 +46,7 @@ func BenchmarkScaling(b *testing.B) {
 					p := f.picker()
 					share(b, goroutines, func(g, n int) {
 						for range n {
-							if err := r.once(p, models[g]); err != nil {
+							if _, err := r.once(p, models[g]); err != nil {
 								b.Error(err)
 								return
 							}

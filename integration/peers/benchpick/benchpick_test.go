@@ -63,8 +63,9 @@ func TestGoals(t *testing.T) {
 		{"ratioAtLeast missed", ratioAtLeast(v, "a", "b", "b", 0.9), rs(89, 100), "0.89x of 100", false},
 		{"differenceAtMost met", differenceAtMost(v, "a", "b", 2.5, "ms"), rs(4, 2), "+2 ms", true},
 		{"differenceAtMost missed", differenceAtMost(v, "a", "b", 2.5, "ms"), rs(5, 2), "+3 ms", false},
-		{"withinNoise met", withinNoise(v, "a", "b"), append(rs(11, 10), rs(11, 12)...), "11 / 12", true},
-		{"withinNoise missed", withinNoise(v, "a", "b"), append(rs(13, 10), rs(13, 12)...), "13 / 12", false},
+		{"withinNoise met", withinNoise(v, "a", "b"), append(rs(11, 10), rs(11, 12)...), "11 against 12", true},
+		{"withinNoise missed", withinNoise(v, "a", "b"), append(rs(13, 10), rs(13, 12)...), "13 against 12", false},
+		{"extremes", ratioAtMost(v, "a", "b", 0.25), append(append(rs(10, 100), rs(40, 100)...), rs(20, 100)...), "0.20x (0.10x .. 0.40x)", true},
 		{"not measured", ratioAtMost(v, "c", "b", 0.25), rs(25, 100), "NaNx", false},
 	}
 	for _, tt := range tests {

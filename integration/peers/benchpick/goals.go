@@ -45,8 +45,8 @@ func atMost(v value, label string, bound float64) goal {
 	return goal{
 		text: fmt.Sprintf("%s at most %g", label, bound),
 		judge: func(rs results) (string, bool) {
-			got := rs.median(func(r repetition) float64 { return v(r, label) })
-			return cell(got), got <= bound
+			got := func(r repetition) float64 { return v(r, label) }
+			return rs.spread(got, cell), rs.median(got) <= bound
 		},
 	}
 }
@@ -55,8 +55,8 @@ func ratioAtMost(v value, label, other string, bound float64) goal {
 	return goal{
 		text: fmt.Sprintf("%s at most %gx %s", label, bound, other),
 		judge: func(rs results) (string, bool) {
-			got := rs.median(func(r repetition) float64 { return v(r, label) / v(r, other) })
-			return fmt.Sprintf("%.2fx", got), got <= bound
+			got := func(r repetition) float64 { return v(r, label) / v(r, other) }
+			return rs.spread(got, times), rs.median(got) <= bound
 		},
 	}
 }
@@ -65,8 +65,9 @@ func ratioAtLeast(v value, label, other, text string, bound float64) goal {
 	return goal{
 		text: fmt.Sprintf("%s at least %gx %s", label, bound, text),
 		judge: func(rs results) (string, bool) {
-			got := rs.median(func(r repetition) float64 { return v(r, label) / v(r, other) })
-			return fmt.Sprintf("%.2fx of %s", got, cell(rs.median(func(r repetition) float64 { return v(r, other) }))), got >= bound
+			got := func(r repetition) float64 { return v(r, label) / v(r, other) }
+			base := rs.median(func(r repetition) float64 { return v(r, other) })
+			return rs.spread(got, times) + " of " + cell(base), rs.median(got) >= bound
 		},
 	}
 }
@@ -78,8 +79,8 @@ func differenceAtMost(v value, label, other string, bound float64, unit string) 
 	return goal{
 		text: fmt.Sprintf("%s at most %s + %g%s", label, other, bound, unit),
 		judge: func(rs results) (string, bool) {
-			got := rs.median(func(r repetition) float64 { return v(r, label) - v(r, other) })
-			return fmt.Sprintf("%+.3g%s", got, unit), got <= bound
+			got := func(r repetition) float64 { return v(r, label) - v(r, other) }
+			return rs.spread(got, func(d float64) string { return fmt.Sprintf("%+.3g", d) }) + unit, rs.median(got) <= bound
 		},
 	}
 }
@@ -91,7 +92,9 @@ func withinNoise(v value, label, other string) goal {
 		judge: func(rs results) (string, bool) {
 			got := rs.median(func(r repetition) float64 { return v(r, label) })
 			slowest := slices.Max(rs.values(func(r repetition) float64 { return v(r, other) }))
-			return fmt.Sprintf("%s / %s", cell(got), cell(slowest)), got <= slowest
+			return fmt.Sprintf("%s against %s", cell(got), cell(slowest)), got <= slowest
 		},
 	}
 }
+
+func times(ratio float64) string { return fmt.Sprintf("%.2fx", ratio) }

@@ -72,6 +72,16 @@ func (rs results) median(f func(repetition) float64) float64 {
 	return (vs[(len(vs)-1)/2] + vs[len(vs)/2]) / 2
 }
 
+// spread formats the median of f, and its extremes where there is more than one repetition.
+func (rs results) spread(f func(repetition) float64, format func(float64) string) string {
+	vs := rs.values(f)
+	text := format(rs.median(f))
+	if len(vs) > 1 {
+		text += fmt.Sprintf(" (%s .. %s)", format(slices.Min(vs)), format(slices.Max(vs)))
+	}
+	return text
+}
+
 // ns returns a benchmark's time, and NaN if it was not run.
 func (r repetition) ns(name string) float64 {
 	if s, ok := r[name]; ok {

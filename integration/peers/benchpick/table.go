@@ -74,11 +74,11 @@ func printTable(out io.Writer, rs results) error {
 	b.WriteString("\n")
 	var met, goals int
 	for _, m := range measures {
-		fmt.Fprintf(&b, "%-30s", m.name)
+		line := fmt.Sprintf("%-30s", m.name)
 		for _, c := range columns {
-			fmt.Fprintf(&b, "%12s", cell(rs.median(func(r repetition) float64 { return m.value(r, c.label) })))
+			line += fmt.Sprintf("%12s", cell(rs.median(func(r repetition) float64 { return m.value(r, c.label) })))
 		}
-		b.WriteString("\n")
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 		for _, g := range m.goals {
 			got, ok := g.judge(rs)
 			verdict := "MISSED"
@@ -87,7 +87,7 @@ func printTable(out io.Writer, rs results) error {
 				met++
 			}
 			goals++
-			fmt.Fprintf(&b, "    goal: %-70s %12s  %s\n", g.text, got, verdict)
+			fmt.Fprintf(&b, "  %-6s  %s: %s\n", verdict, g.text, got)
 		}
 	}
 	fmt.Fprintf(&b, "\n%s\n%d of %d goals met\n", legend, met, goals)

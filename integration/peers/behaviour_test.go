@@ -11,12 +11,9 @@ import (
 // pick places one call, ends it, and returns where it went.
 func (f *fleet) pick(call gbalancer.PickInfo) gbalancer.SubConn {
 	f.tb.Helper()
-	res, err := f.picker().Pick(call)
+	sc, err := place(f.picker(), call)
 	require.NoError(f.tb, err, f.policy.label)
-	if res.Done != nil {
-		res.Done(answered)
-	}
-	return res.SubConn
+	return sc
 }
 
 // The tests keep the benchmarks honest: every policy places its calls on ready connections, does with models what it is there for,
@@ -73,4 +70,25 @@ func TestPolicyUsesConnectionThatCameBack(t *testing.T) {
 			f.reachAll()
 		})
 	}
+}
+
+func TestRowsOfModelAwareAgree(t *testing.T) {
+	f := newFleet(t, modelAware, 100)
+	where := map[int]gbalancer.SubConn{}
+	n := 0
+	for _, r := range rows() {
+		if r.policy.name != modelAware.name {
+			continue
+		}
+		n++
+		for i := range nModels {
+			sc, err := r.once(f.picker(), i)
+			require.NoError(t, err, r.label)
+			if first, ok := where[i]; ok {
+				require.Same(t, first, sc, "%s: model %d", r.label, i)
+			}
+			where[i] = sc
+		}
+	}
+	assert.Equal(t, 3, n, "ways in which the policy learns of a model")
 }
