@@ -63,12 +63,15 @@ func TestCallTried(t *testing.T) {
 	assert.Equal(t, []*Endpoint{endpoint(0)}, call.Tried())
 	assert.Equal(t, Decision{Endpoint: "triton-0", Model: "m", Reason: Home, Attempt: 1}, *call.Decision)
 
+	reasons := []Reason{Home, Replica, Overflow, LessLoaded, Tie, Turn}
 	for i := 1; i < 6; i++ {
-		call.Placed(endpoint(i), Overflow)
+		call.Placed(endpoint(i), reasons[i])
 		assert.Equal(t, i+1, call.Decision.Attempt)
 	}
 	require.Equal(t, []*Endpoint{endpoint(2), endpoint(3), endpoint(4), endpoint(5)}, call.Tried(), "the last four")
-	assert.Equal(t, Decision{Endpoint: "triton-5", Model: "m", Reason: Overflow, Attempt: 6}, *call.Decision)
+	assert.Equal(t, Decision{Endpoint: "triton-5", Model: "m", Reason: Turn, Attempt: 6}, *call.Decision)
+	call.Unplaced()
+	assert.Equal(t, Decision{Endpoint: "triton-4", Model: "m", Reason: Tie, Attempt: 5}, *call.Decision)
 
 	call.Decision = nil // nobody asks
 	assert.Zero(t, testing.AllocsPerRun(100, func() {

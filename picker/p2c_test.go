@@ -150,6 +150,17 @@ func TestP2CNewcomer(t *testing.T) {
 			assert.InDelta(t, 1, s.share(4), 0.3, "%v, seed %d", usual, seed)
 		}
 	}
+
+	// Not even if its first answers are long in coming.
+	table := readyTable(Defaults("p2c"), rand.New(rand.NewPCG(1, 1)).Uint64, 5)
+	for i := range 4 {
+		table.Member(i).Observe(0, ms)
+	}
+	for range 50 {
+		c := table.Pick(queryFor(""))
+		table.Member(c.Index).Begin(DefaultTokens, c.Reason)
+	}
+	assert.InDelta(t, 10, table.Member(4).InFlight(), 2)
 }
 
 // Long calls of unknown latency, such as streams, are spread evenly one by one.

@@ -53,8 +53,8 @@ func (o *RingOptions) Build(b Build) Strategy {
 			nodes[i] = node{m.ID(), n}
 		}
 	}
-	r := &ring{virtualNodes: o.VirtualNodes, replicas: o.Replicas, loadFactor: o.LoadFactor}
-	if prev, ok := b.Previous.(*ring); ok && prev.virtualNodes == o.VirtualNodes {
+	r := &ring{replicas: o.Replicas, loadFactor: o.LoadFactor}
+	if prev, ok := b.Previous.(*ring); ok {
 		r.points = prev.points.update(nodes)
 	} else {
 		r.points = newPoints(nodes)
@@ -89,10 +89,9 @@ const (
 // ring is the strategy of RingOptions for one membership.
 type ring struct {
 	*points
-	virtualNodes int
-	replicas     int
-	loadFactor   float64
-	share        func() []float64
+	replicas   int
+	loadFactor float64
+	share      func() []float64
 }
 
 // Owner returns the index of the member that is the home of a key (see Key), or -1 if no member has points.
@@ -108,9 +107,6 @@ func (r *ring) Share(i int) float64 { return r.share()[i] }
 
 // Pick implements Strategy.
 func (r *ring) Pick(t *Table, q *Query) Choice {
-	if len(r.hashes) == 0 {
-		return t.refuse()
-	}
 	at := r.home(q.Key)
 	home := r.owners[at]
 	if t.usable(home, q) && r.accepts(t, home, q) {
@@ -200,9 +196,6 @@ func (r *ring) leastLoaded(t *Table, q *Query) Choice {
 				best, bestLoad = int(i), load
 			}
 		}
-	}
-	if best < 0 {
-		return t.refuse()
 	}
 	return Choice{Index: best, Reason: Overflow}
 }

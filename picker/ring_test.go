@@ -259,6 +259,18 @@ func TestRingBound(t *testing.T) {
 	assert.Equal(t, Choice{0, Home}, place())
 }
 
+// The bound is a multiple of the mean as it will be with the request.
+func TestRingMeanIncludesRequest(t *testing.T) {
+	members, status := namedFleet(1, 1)
+	o := &RingOptions{VirtualNodes: 150, Replicas: 2, LoadFactor: 3}
+	table := NewTable(nil, planOf(o), members, status, rand.Uint64)
+	q := queryFor("m")
+	home := ringOf(table).Owner(q.Key)
+	members[home].Begin(floorCost, Home)
+	q.Tokens = 10 * floorCost // (1+10) against 3 x (1+10)/2
+	assert.Equal(t, Choice{home, Home}, table.Pick(q))
+}
+
 func TestRingFloorScalesWithWeight(t *testing.T) {
 	members, status := namedFleet(0.1, 1, 2, 1, 1)
 	table := NewTable(nil, planOf(Defaults("ring")), members, status, rand.Uint64)

@@ -168,21 +168,24 @@ func TestCostPerWeight(t *testing.T) {
 
 // The sum is taken by whoever finds it too old, and is never far off: not even for those who come while it is taken first.
 func TestCostPerWeightConcurrently(t *testing.T) {
-	members, status := fleet(50)
+	members, status := fleet(1000)
 	for _, m := range members {
 		m.Begin(100, Home)
 	}
 	for range 50 {
 		table := NewTable(nil, planOf(&probeOptions{Name: "p"}), members, status, rand.Uint64)
 		seen := make(chan float64, 400)
+		start := make(chan struct{})
 		var group sync.WaitGroup
 		for g := range int64(4) {
 			group.Go(func() {
+				<-start
 				for i := range int64(100) {
 					seen <- table.costPerWeight(1 + i*meanLoadAge/3 + g)
 				}
 			})
 		}
+		close(start)
 		group.Wait()
 		close(seen)
 		for mean := range seen {
