@@ -108,15 +108,18 @@ func (a *attempt) end(info gbalancer.DoneInfo) {
 		}
 	default:
 		e.End(a.cost)
-		if o != neutral && !a.streaming() {
+		if o != neutral && a.timed() {
 			a.observe(o)
 		}
 	}
 	a.release()
 }
 
-// streaming reports whether the call is a stream: how long that lasts says nothing about its endpoint's latency.
-func (a *attempt) streaming() bool { return a.call != nil && a.call.Stream }
+// timed reports whether the duration of the call says something about its endpoint's latency. That of a stream does not,
+// nor that of an update: loading a model takes long on any server.
+func (a *attempt) timed() bool {
+	return a.query.Type != picker.Update && (a.call == nil || !a.call.Stream)
+}
 
 func (a *attempt) observe(o outcome) {
 	now := monotonic()
