@@ -3,6 +3,7 @@ package fleet
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -35,7 +36,9 @@ func TestStandardHealth(t *testing.T) {
 		assert.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, next())
 		require.NoError(t, f.Reset())
 		assert.Equal(t, healthpb.HealthCheckResponse_SERVING, next())
-		s.GracefulStop() // does not wait for the watch
+		begin := time.Now()
+		s.GracefulStop()
+		assert.Zero(t, time.Since(begin), "does not wait for the watch")
 		_, err = watch.Recv()
 		assert.Equal(t, codes.Unavailable, status.Code(err))
 	})

@@ -66,7 +66,8 @@ func newServer(cfg *Config, index int) *Server {
 	for _, m := range cfg.Models {
 		s.repository[m] = true
 	}
-	s.timer = time.AfterFunc(math.MaxInt64, s.wake)
+	s.timer = time.AfterFunc(time.Hour, s.wake)
+	s.timer.Stop() // until something is due
 	s.clean()
 	return s
 }

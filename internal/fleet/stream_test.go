@@ -79,11 +79,13 @@ func TestStreamEndsOnErrorIfAskedTo(t *testing.T) {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "triton_grpc_error", "true")
 		stream, err := c.StreamInfer(ctx)
 		require.NoError(t, err)
+		begin := time.Now()
 		require.NoError(t, stream.Send(NewRequest("nope", 0)))
 		require.NoError(t, stream.Send(NewRequest("m", time.Hour)))
 		_, err = stream.Recv()
 		requireStatus(t, err, codes.NotFound, "Request for unknown model: 'nope' is not found")
 		synctest.Wait()
+		assert.Zero(t, time.Since(begin))
 		assert.Zero(t, s.Stats().Running, "the rest of the stream is called off")
 	})
 }
