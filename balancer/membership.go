@@ -12,7 +12,7 @@ import (
 	"github.com/mlbalancer/mlbalancer/resolver"
 )
 
-// member is one endpoint of the last good update. All fields but child are set before it is shared.
+// member is one endpoint of the last good update. All fields but child are set before it is shared; child too where it stays.
 type member struct {
 	endpoint *picker.Endpoint
 	index    int
@@ -55,18 +55,22 @@ func (ms *membership) next(update []gresolver.Endpoint, endpoint func(id, addrs 
 		}
 		m := &member{weight: weightOf(ep), addrs: addrs}
 		next.byID[id] = m
-		if old := ms.find(id); old != nil {
-			m.index, m.endpoint = old.index, old.endpoint
-			if old.addrs != addrs {
-				m.endpoint = endpoint(id, addrs)
-			}
-			next.slots[m.index] = m
-		} else {
-			m.endpoint = endpoint(id, addrs)
+		if old := ms.find(id); old == nil {
 			fresh = append(fresh, m)
+		} else {
+			m.index = old.index
+			next.slots[m.index] = m
+			if old.addrs == addrs {
+				m.endpoint, m.child = old.endpoint, old.child
+			}
 		}
 		ep.Attributes = ep.Attributes.WithValue(memberKey{}, m)
 		m.resolved = ep
+	}
+	for id, m := range next.byID {
+		if m.endpoint == nil {
+			m.endpoint = endpoint(id, m.addrs)
+		}
 	}
 	next.seat(fresh)
 	if next.sparse() {

@@ -100,6 +100,7 @@ func (p *policy) UpdateClientConnState(s gbalancer.ClientConnState) error {
 	if len(endpoints) == 0 {
 		p.resolverErr = errNoAddresses
 	}
+	p.buildTableLocked() // so that a read-out finds members and table alike
 	p.updating = true
 	p.mu.Unlock()
 
