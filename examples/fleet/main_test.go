@@ -35,7 +35,7 @@ func writeTrace(t *testing.T) string {
 
 // small are arguments for a replay of a fraction of a second.
 func small(t *testing.T, more ...string) []string {
-	return append([]string{"-trace", writeTrace(t), "-servers", "2", "-scale", "200", "-passes", "2", "-warmup", "1", "-deadline", "20m"}, more...)
+	return append([]string{"-trace", writeTrace(t), "-servers", "2", "-scale", "200", "-passes", "2", "-warmup", "1", "-deadline", "60m"}, more...)
 }
 
 func TestJSON(t *testing.T) {

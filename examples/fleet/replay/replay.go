@@ -81,7 +81,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := errors.Join(err, faults()); err != nil {
 		return nil, err
 	}
-	result := &Result{Wall: time.Since(began), Servers: after, Resident: r.residency(f)}
+	result := &Result{Wall: time.Since(began), Servers: after, Resident: r.residency(f.Events(), len(f.Servers))}
 	for i, call := range o.Schedule.Calls {
 		if call.At >= o.Schedule.From {
 			result.Samples = append(result.Samples, r.samples[i])

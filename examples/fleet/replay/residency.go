@@ -6,9 +6,10 @@ import (
 	"github.com/mlbalancer/mlbalancer/internal/fleet"
 )
 
-// residency returns the share of the measured part for which each model was in the memory of each server.
-func (r *run) residency(f *fleet.Fleet) [][]float64 {
-	models, servers := len(r.Schedule.Models), len(f.Servers)
+// residency returns the share of the measured part for which each model was in the memory of each server, from what happened
+// there, in order of time.
+func (r *run) residency(events []fleet.Event, servers int) [][]float64 {
+	models := len(r.Schedule.Models)
 	index := make(map[string]int, models)
 	shares := make([][]float64, models)
 	since := make([][]time.Duration, models) // when a model that is resident became so; -1 if it is not
@@ -27,7 +28,7 @@ func (r *run) residency(f *fleet.Fleet) [][]float64 {
 			since[m][s] = -1
 		}
 	}
-	for _, e := range f.Events() {
+	for _, e := range events {
 		m, at := index[e.Model], max(0, r.clock.model(e.Time))
 		switch e.Kind {
 		case fleet.Loaded:
