@@ -25,7 +25,8 @@ type Config struct {
 	ServiceCV float64
 	// Load is the mean time to load a model; 0 means 5 s.
 	Load time.Duration
-	// LoadCV is the coefficient of variation of the lognormal load time; 0 means 0.15, less than 0 that every load takes exactly Load.
+	// LoadCV is the coefficient of variation of the lognormal load time; 0 means 0.15, and less than 0 that every load takes
+	// exactly Load.
 	LoadCV float64
 
 	// Scale is how much wall-clock time a unit of model time takes, over 0 and up to 1; 0 means 1. 1.0/20 runs 20 model seconds in one.

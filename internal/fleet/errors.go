@@ -11,7 +11,8 @@ import (
 var (
 	errExiting  = status.Error(codes.Unavailable, "Server exiting")
 	errNotReady = status.Error(codes.Unavailable, "Server not ready")
-	errStopping = status.Error(codes.Unavailable, "Server is stopping, scheduler for model has stopped accepting new inference requests")
+	errStopping = status.Error(codes.Unavailable,
+		"Server is stopping, scheduler for model has stopped accepting new inference requests")
 )
 
 func notFound(model string) error {

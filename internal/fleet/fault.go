@@ -85,8 +85,9 @@ func (s *Server) Hang(on bool) {
 	s.update(func() { s.faults.hang = on })
 }
 
-// Drain makes the server behave as Triton does after SIGTERM: calls in flight are finished, new ones fail: for 50 ms with UNAVAILABLE
-// and then with NOT_FOUND. Connections stay, and new ones are accepted. The server stays so until Kill, GracefulStop or Restart.
+// Drain makes the server behave as Triton does after SIGTERM: calls in flight are finished, new ones fail, for 50 ms with
+// UNAVAILABLE and then with NOT_FOUND. Connections stay, and new ones are accepted. The server stays so until Kill, GracefulStop
+// or Restart.
 func (s *Server) Drain() {
 	s.update(func() {
 		if !s.faults.draining && s.health != nil {

@@ -112,7 +112,7 @@ func TestDrainingServer(t *testing.T) {
 			time.Sleep(25*time.Millisecond - 1) // virtual
 			_, err = c.Infer(t.Context(), NewRequest("m", 0))
 			require.Equal(t, codes.Unavailable, status.Code(err))
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			s.Drain() // does not begin anew
 			begin := time.Now()
 			_, err = c.Infer(t.Context(), NewRequest("m", 0))

@@ -18,7 +18,7 @@ import (
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
-// start starts a fleet for a test. exact fleets take exactly the mean times.
+// start starts a fleet for a test.
 func start(t *testing.T, cfg Config) *Fleet {
 	t.Helper()
 	f, err := Start(cfg)
@@ -27,6 +27,7 @@ func start(t *testing.T, cfg Config) *Fleet {
 	return f
 }
 
+// exact makes everything take exactly its mean time.
 func exact(cfg Config) Config {
 	cfg.ServiceCV, cfg.LoadCV = -1, -1
 	return cfg

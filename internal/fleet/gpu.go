@@ -3,9 +3,9 @@ package fleet
 import "time"
 
 // gpu is what a simulated server computes with: a few workers behind one run queue, here, and memory for a few models, in
-// memory.go. It is a state machine in model time that starts no goroutine and reads no clock: its owner tells it the time with advance,
-// learns from next when that is due again, and calls all methods under one lock. What happens between two calls of advance
-// happens at its own time, so a late timer delays nobody but who waits for the answer.
+// memory.go. It is a state machine in model time that starts no goroutine and reads no clock: its owner tells it the time with
+// advance, learns from next when that is due again, and calls all methods under one lock. What happens between two calls of
+// advance happens at its own time, so a late timer delays nobody but who waits for the answer.
 type gpu struct {
 	workers, slots int
 	explicit       bool                                                 // never load or evict a model by itself

@@ -454,7 +454,7 @@ func (r *rig) check(t *testing.T, jobs []*job) {
 	require.Equal(t, len(r.lane) > 0, r.loading || r.anyUnloading() && len(r.lane) > 0, "the lane stands still")
 }
 
-// TestAnyHistoryAddsUp runs random requests, cancellations and evictions, and a twin that is told of the time only when it must act.
+// TestAnyHistoryAddsUp runs random requests, cancellations and evictions, and a twin that learns the time only when it must act.
 func TestAnyHistoryAddsUp(t *testing.T) {
 	for seed := range uint64(25) {
 		r := rand.New(rand.NewPCG(seed, 0))

@@ -12,7 +12,8 @@ import (
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
-// registerHealth adds grpc.health.v1 to a server that runs until ctx ends. It returns the standard health server, if that is what it is.
+// registerHealth adds grpc.health.v1 to a server that runs until ctx ends. It returns the standard health server, if that is
+// what it is.
 func (s *Server) registerHealth(ctx context.Context, srv *grpc.Server) *ghealth.Server {
 	if s.cfg.NoWatch {
 		healthpb.RegisterHealthServer(srv, &checkOnly{server: s})
@@ -31,7 +32,9 @@ type standardHealth struct {
 }
 
 // Watch implements grpc.health.v1.Health.
-func (h *standardHealth) Watch(req *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
+func (h *standardHealth) Watch(
+	req *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse],
+) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(h.ctx, cancel)()

@@ -145,7 +145,8 @@ func (s *Server) Kill() {
 	s.stop(func(srv *grpc.Server, _ context.CancelFunc) { srv.Stop() })
 }
 
-// GracefulStop takes no more calls, waits until those in flight have ended, streams included, and stops the server. Kill ends the wait.
+// GracefulStop takes no more calls, waits until those in flight have ended, streams included, and stops the server. Kill ends
+// the wait.
 func (s *Server) GracefulStop() {
 	s.stop(func(srv *grpc.Server, endWatches context.CancelFunc) {
 		endWatches()
