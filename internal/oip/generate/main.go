@@ -1,6 +1,6 @@
-// Command generate writes the Go code of the .proto file in a folder, as protoc would. With -private it differs in one point: the descriptors
-// go into a private registry, so that a program may also link another package that defines inference.*, as every Triton user's
-// stubs do.
+// Command generate writes the Go code of the .proto file in a folder, as protoc would. With -private it differs in one point:
+// the descriptors go into a private registry, so that a program may also link another package that defines inference.*, as every
+// Triton user's stubs do.
 package main
 
 import (
@@ -20,10 +20,11 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-// The places where generated code names its registries. A message builder without one registers globally.
-var registries = [][2]string{
-	{"\t\tFile: protoimpl.DescBuilder{\n", "\t\tTypeRegistry: types,\n\t\tFile: protoimpl.DescBuilder{\n\t\t\tFileRegistry:  files,\n"},
-}
+// A builder of messages that names no registries registers globally.
+const (
+	globalBuilder  = "\t\tFile: protoimpl.DescBuilder{\n"
+	privateBuilder = "\t\tTypeRegistry: types,\n" + globalBuilder + "\t\t\tFileRegistry:  files,\n"
+)
 
 func main() {
 	log.SetFlags(0)
@@ -64,12 +65,10 @@ func generate(dir string, private bool) error {
 		for _, f := range files {
 			content := []byte(f.GetContent())
 			if private && plugin == "protoc-gen-go" {
-				for _, p := range registries {
-					if !bytes.Contains(content, []byte(p[0])) {
-						return fmt.Errorf("%s: generated code has no %q", plugin, p[0])
-					}
-					content = bytes.Replace(content, []byte(p[0]), []byte(p[1]), 1)
+				if !bytes.Contains(content, []byte(globalBuilder)) {
+					return fmt.Errorf("%s: generated code has no %q", plugin, globalBuilder)
 				}
+				content = bytes.Replace(content, []byte(globalBuilder), []byte(privateBuilder), 1)
 			}
 			if err := os.WriteFile(filepath.Join(dir, f.GetName()), content, 0o644); err != nil {
 				return err
