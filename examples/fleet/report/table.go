@@ -94,7 +94,7 @@ func (s *Setup) Sentence() string {
 		for i, f := range s.Faults {
 			faults[i] = f.Fault
 		}
-		text += ", faults " + strings.Join(faults, " ")
+		text += ", faults " + strings.Join(faults, ", ")
 	}
 	text += fmt.Sprintf("; %s of model time measured", seconds(math.Round(s.Measured/100)/10))
 	if len(s.Seeds) > 1 {
