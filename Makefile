@@ -5,7 +5,7 @@ BIN   := .tmp/bin
 # Nested modules: their dependencies stay out of the root's.
 NESTED := examples integration/peers
 
-.PHONY: help demo test short check fmt vet lint tidy bench bench-pick generate checkgenerate smoke clean
+.PHONY: help demo test check fmt vet lint tidy bench bench-pick generate checkgenerate smoke clean
 
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -43,21 +43,15 @@ smoke: ## Each benchmark once, so that none rots.
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
 	@for m in $(NESTED); do (cd $$m && $(GO) test -run '^$$' -bench . -benchtime 1x ./...) || exit 1; done
 
-generate: $(BIN)/protoc-gen-go $(BIN)/protoc-gen-go-grpc ## Make the generated code anew.
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(GO) generate ./...
-	@for m in $(NESTED); do (cd $$m && PATH="$(CURDIR)/$(BIN):$$PATH" $(GO) generate ./...) || exit 1; done
+generate: ## Make the generated code anew.
+	$(GO) generate ./...
+	@for m in $(NESTED); do (cd $$m && $(GO) generate ./...) || exit 1; done
 
 checkgenerate: generate ## Fail if generated code is not what generate makes.
 	@git diff --exit-code --stat -- '*.pb.go' || { echo "generated code is stale: run make generate"; exit 1; }
 
 $(BIN)/staticcheck: tools/go.mod
 	$(GO) build -C tools -o $(CURDIR)/$@ honnef.co/go/tools/cmd/staticcheck
-
-$(BIN)/protoc-gen-go: tools/go.mod
-	$(GO) build -C tools -o $(CURDIR)/$@ google.golang.org/protobuf/cmd/protoc-gen-go
-
-$(BIN)/protoc-gen-go-grpc: tools/go.mod
-	$(GO) build -C tools -o $(CURDIR)/$@ google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
 clean: ## Remove what the targets made.
 	rm -rf .tmp

@@ -7,7 +7,7 @@ package oip
 
 import "google.golang.org/protobuf/reflect/protoregistry"
 
-//go:generate go -C generate run . -private ..
+//go:generate go run -C ../../tools ./protogen -private ../internal/oip
 
 // The registries that the generated code describes its messages in.
 var (

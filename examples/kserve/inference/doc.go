@@ -1,4 +1,4 @@
 // Package inference is what protoc generates from the part of KServe's service definition that the example calls.
 package inference
 
-//go:generate go -C ../../../internal/oip/generate run . ../../../examples/kserve/inference
+//go:generate go run -C ../../../tools ./protogen ../examples/kserve/inference

@@ -1,4 +1,4 @@
-// Command generate writes the Go code of the .proto file in a folder, as protoc would. With -private it differs in one point:
+// Command protogen writes the Go code of the .proto file in a folder, as protoc would. With -private it differs in one point:
 // the descriptors go into a private registry, so that a program may also link another package that defines inference.*, as every
 // Triton user's stubs do.
 package main
@@ -31,7 +31,7 @@ func main() {
 	private := flag.Bool("private", false, "keep the descriptors out of the global registry")
 	flag.Parse()
 	if flag.NArg() != 1 {
-		log.Fatal("usage: generate [-private] DIR, a folder with one .proto file")
+		log.Fatal("usage: protogen [-private] DIR, a folder with one .proto file")
 	}
 	if err := generate(flag.Arg(0), *private); err != nil {
 		log.Fatal(err)
