@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/mlbalancer/mlbalancer/integration/cases/early"
 	"github.com/mlbalancer/mlbalancer/integration/rig"
 )
 
@@ -28,5 +29,17 @@ func TestMain(m *testing.M) {
 		lookups.Add(1)
 		return nil, os.ErrPermission
 	}}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(suite{m})
+}
+
+// suite closes what init functions opened once all tests have run.
+type suite struct{ *testing.M }
+
+// Run implements goleak.TestingM.
+func (s suite) Run() int {
+	code := s.M.Run()
+	if early.Err == nil {
+		_ = early.Channel.Close() // if it does not close, goleak says so
+	}
+	return code
 }

@@ -32,6 +32,7 @@ type Backend struct {
 	server   *grpc.Server
 	health   *health.Server
 	silent   bool // connections are neither accepted nor refused
+	rude     bool // connections are accepted and closed
 
 	accepted, open atomic.Int64
 	started        atomic.Int64
@@ -94,7 +95,7 @@ func (b *Backend) Running() int { return int(b.running.Load()) }
 func (b *Backend) Start() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.silent = false
+	b.silent, b.rude = false, false
 	if b.listener != nil {
 		return
 	}
@@ -121,10 +122,18 @@ func (b *Backend) BlackHole() {
 	b.silent = true
 }
 
+// HangUp stops the server and has connections that are made from now on closed at once, as one that fails to authenticate them does.
+func (b *Backend) HangUp() {
+	b.Stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rude = true
+}
+
 func (b *Backend) stop(how func(*grpc.Server)) {
 	b.mu.Lock()
 	s, h := b.server, b.health
-	b.listener, b.server, b.health, b.silent = nil, nil, nil, false
+	b.listener, b.server, b.health, b.silent, b.rude = nil, nil, nil, false, false
 	b.mu.Unlock()
 	if s != nil {
 		h.Shutdown() // ends watchers, which a graceful stop would wait for
@@ -148,12 +157,15 @@ func (b *Backend) Serving(yes bool) {
 // dial connects to the server.
 func (b *Backend) dial(ctx context.Context) (net.Conn, error) {
 	b.mu.Lock()
-	l, silent := b.listener, b.silent
+	l, silent, rude := b.listener, b.silent, b.rude
 	b.mu.Unlock()
 	switch {
 	case silent:
 		<-ctx.Done()
 		return nil, ctx.Err()
+	case rude:
+		near, far := net.Pipe()
+		return near, far.Close()
 	case l == nil:
 		return nil, errRefused
 	}
@@ -173,10 +185,11 @@ type counting struct {
 // Accept implements net.Listener.
 func (l counting) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
-	if err == nil {
-		l.accepted.Add(1)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	l.accepted.Add(1)
+	return &conn{Conn: c, remote: "client"}, nil
 }
 
 // serve is the handler of every method.

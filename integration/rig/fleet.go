@@ -22,7 +22,7 @@ const Patience = 30 * time.Second
 
 // Fleet is a network of servers, and the channels to them.
 type Fleet struct {
-	// Backends are the servers, b0, b1 and so on.
+	// Backends are the servers, b0, b1 and so on if they have no names of their own.
 	Backends []*Backend
 
 	tb     testing.TB
@@ -37,11 +37,19 @@ type Fleet struct {
 
 // New starts n servers. They and all channels to them end with the test.
 func New(tb testing.TB, n int) *Fleet {
-	tb.Helper()
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("b%d", i)
+	}
+	return NewNamed(tb, names...)
+}
+
+// NewNamed is New for servers of other names.
+func NewNamed(tb testing.TB, names ...string) *Fleet {
 	label(tb)
 	f := &Fleet{tb: tb, hosts: map[string]*Backend{}, pauses: &pauses{}}
-	for i := range n {
-		b := &Backend{Name: fmt.Sprintf("b%d", i), fleet: f}
+	for _, name := range names {
+		b := &Backend{Name: name, fleet: f}
 		f.Backends = append(f.Backends, b)
 		f.hosts[b.Name] = b
 		b.Start()
@@ -96,37 +104,20 @@ func (f *Fleet) dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	f.open.Add(1)
 	b.open.Add(1)
-	return &conn{Conn: c, remote: address(addr), closed: sync.OnceFunc(func() {
+	return &conn{Conn: c, remote: address(addr), onClose: func() {
 		f.open.Add(-1)
 		b.open.Add(-1)
-	})}, nil
+	}}, nil
 }
 
 var errRefused = errors.New("connection refused")
 
-// conn is the client's end of a connection.
-type conn struct {
-	net.Conn
-	remote address
-	closed func()
-}
-
-// Close implements net.Conn.
-func (c *conn) Close() error {
-	c.closed()
-	return c.Conn.Close()
-}
-
-// RemoteAddr implements net.Conn.
-func (c *conn) RemoteAddr() net.Addr { return c.remote }
-
-type address string
-
-// Network implements net.Addr.
-func (address) Network() string { return "rig" }
-
-// String implements net.Addr.
-func (a address) String() string { return string(a) }
-
 // answered notes a status that a server sends, so that callers may see it.
 func (f *Fleet) answered(c codes.Code) { f.sent[c].Store(true) }
+
+// Pause returns the longest time so far in which the machine gave this process no processor: what any time that a test measures may
+// be longer by.
+func (f *Fleet) Pause() time.Duration { return f.pauses.longest() }
+
+// Open returns how many connections are open, seen from the clients' side.
+func (f *Fleet) Open() int { return int(f.open.Load()) }
