@@ -1,0 +1,69 @@
+package breaker
+
+import (
+	"math/bits"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// stripe is a cache line of a breaker that few goroutines write to. A call that succeeds writes to nothing else.
+type stripe struct {
+	ok    atomic.Uint64    // calls that succeeded in time
+	calls [7]atomic.Uint64 // calls in flight, as ticket says; 0 where there is none
+}
+
+// noSlot is the slot of a call that found its stripe full. It is judged when it ends, but not while it is in flight.
+const noSlot = 0xff
+
+// enter notes a call in flight and returns where.
+func (s *stripe) enter(ticket uint64) uint8 {
+	for i := range s.calls {
+		if c := &s.calls[i]; c.Load() == 0 && c.CompareAndSwap(0, ticket) {
+			return uint8(i)
+		}
+	}
+	return noSlot
+}
+
+// A ticket is a call in flight: when it will be slow, in stamps (40 bits of them), the epoch that it began in (12 bits), and its slow
+// time (12 bits). It is never 0. Two calls that follow one another in a slot have different tickets if the first was
+// taken for slow before it ended, since the second is slow at a later time.
+const (
+	ticketDueShift   = 24
+	ticketEpochShift = 12
+	ticketLow        = 1<<12 - 1
+	slowUnit         = 26 // slow times are in units of 2^26 ns (67 ms), rounded up; 4.6 minutes or more are all one
+)
+
+func newTicket(now int64, slow time.Duration, epoch uint16) uint64 {
+	due := uint64(now+int64(slow))>>stampUnit + 1
+	units := min(uint64(slow)>>slowUnit+1, ticketLow)
+	return due<<ticketDueShift | uint64(epoch)&ticketLow<<ticketEpochShift | units
+}
+
+// overdue reports whether the call with a ticket is slow by now.
+func overdue(ticket uint64, now int64) bool {
+	return int64(uint64(now)>>stampUnit<<ticketDueShift-ticket&^(1<<ticketDueShift-1)) >= 0
+}
+
+func ticketIsOf(ticket uint64, epoch uint16) bool {
+	return ticket>>ticketEpochShift&ticketLow == uint64(epoch)&ticketLow
+}
+
+func ticketSlow(ticket uint64) time.Duration { return time.Duration(ticket&ticketLow) << slowUnit }
+
+const maxStripes = 32
+
+// newStripes returns four stripes for each processor, a power of two of them in all, so that goroutines seldom share one.
+func newStripes() []stripe {
+	n := min(4*runtime.GOMAXPROCS(0), maxStripes)
+	return make([]stripe, 1<<bits.Len(uint(n-1)))
+}
+
+// stripeHint returns a number that is mostly the same for one goroutine and different for others: a hash of where its stack is.
+func stripeHint() uint64 {
+	var here byte
+	return uint64(uintptr(unsafe.Pointer(&here))) >> 11 * 0x9e3779b97f4a7c15 >> 56
+}
