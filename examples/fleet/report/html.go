@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-//go:embed report.html
+//go:embed page.html
 var pageText string
 
 //go:embed style.css
