@@ -207,10 +207,12 @@ func TestP2C04(t *testing.T) {
 
 // Clients that start together must not pick the same backends first (grpc/grpc-go#8104). The 400 clients come in four groups, each
 // created at once: what they could have in common, a process has too.
-func TestP2C06(t *testing.T) {
-	t.Parallel()
+func TestP2C06(t *testing.T) { inBubble(t, testP2C06) }
+
+func testP2C06(t *testing.T) {
 	const servers, groups, clients = 20, 4, 100
 	f := rig.New(t, servers)
+	f.Far(10 * time.Millisecond)
 	rounds := [2]rig.Results{}
 	for range groups {
 		made := make([]*rig.Client, clients)
@@ -247,9 +249,13 @@ func TestP2C06(t *testing.T) {
 
 // Duplicate addresses must neither crash nor skew (grpc/grpc-go#2580). They are one endpoint: an address that two endpoints list belongs
 // to the first, and an endpoint that has none left is left out.
-func TestP2C07(t *testing.T) {
-	t.Parallel()
+func TestP2C07(t *testing.T) { inBubble(t, testP2C07) }
+
+func testP2C07(t *testing.T) {
 	f := rig.New(t, 3)
+	for _, b := range f.Backends {
+		b.Takes(time.Millisecond)
+	}
 	at := func(names ...string) []gresolver.Endpoint {
 		var eps []gresolver.Endpoint
 		for _, n := range names {

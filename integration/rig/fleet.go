@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ type Fleet struct {
 	pauses *pauses
 	open   atomic.Int64 // connections, seen from the clients' side
 	sent   [17]atomic.Bool
+	far    atomic.Int64 // the longest time that connecting takes, in nanoseconds
 
 	mu      sync.Mutex
 	clients []*Client
@@ -98,6 +100,11 @@ func (f *Fleet) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if b == nil {
 		return nil, fmt.Errorf("dial %s: no such host", addr)
 	}
+	if far := f.far.Load(); far > 0 {
+		if err := Wait(ctx, rand.N(time.Duration(far))); err != nil {
+			return nil, err
+		}
+	}
 	c, err := b.dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", addr, err)
@@ -109,6 +116,10 @@ func (f *Fleet) dial(ctx context.Context, addr string) (net.Conn, error) {
 		b.open.Add(-1)
 	}}, nil
 }
+
+// Far makes each connection take a random time of up to d from now on, as between machines. Else it depends on the order in which
+// goroutines run which one is there first.
+func (f *Fleet) Far(d time.Duration) { f.far.Store(int64(d)) }
 
 var errRefused = errors.New("connection refused")
 
