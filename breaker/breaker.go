@@ -50,12 +50,18 @@ func (b *Breaker) Allow(now int64, slow time.Duration) (Permit, bool) {
 }
 
 func (b *Breaker) allow(epoch uint16, now int64, slow time.Duration) Permit {
-	p := Permit{epoch: epoch, kind: callPermit, stripe: uint8(stripeHint() & uint64(len(b.stripes)-1)), slot: noSlot}
-	if slow > 0 {
-		p.ticket = newTicket(now, slow, epoch)
-		p.slot = b.stripes[p.stripe].enter(p.ticket)
+	mask := uint64(len(b.stripes)) - 1
+	stripe := stripeHint() & mask
+	if slow <= 0 {
+		return Permit{epoch: epoch, kind: callPermit, at: uint8(stripe<<stripeShift | noSlot)}
 	}
-	return p
+	ticket := newTicket(now, slow, epoch)
+	slot := b.stripes[stripe].enter(ticket)
+	for i := uint64(1); slot == noSlot && i < maxFull; i++ {
+		stripe = (stripe + 1) & mask
+		slot = b.stripes[stripe].enter(ticket)
+	}
+	return Permit{ticket, epoch, callPermit, uint8(stripe<<stripeShift | slot)}
 }
 
 // Done ends a call that Allow allowed.
@@ -66,15 +72,16 @@ func (b *Breaker) Done(p Permit, now int64, o Outcome) {
 		}
 		return
 	}
+	s := &b.stripes[p.at>>stripeShift]
 	late := false // whether the call was counted as slow while it was in flight
-	if p.slot != noSlot {
-		late = !b.stripes[p.stripe].calls[p.slot].CompareAndSwap(p.ticket, 0)
+	if slot := p.at & noSlot; slot != noSlot {
+		late = !s.calls[slot].CompareAndSwap(p.ticket, 0)
 	}
 	if word(b.word.Load()).epoch() != p.epoch {
 		return
 	}
 	if o == Success && !late && (p.ticket == 0 || !overdue(p.ticket, now)) {
-		b.stripes[p.stripe].ok.Add(1)
+		s.ok.Add(1)
 		return
 	}
 	b.vote(p.epoch, now, o, late)
@@ -92,11 +99,7 @@ func (b *Breaker) vote(epoch uint16, now int64, o Outcome, late bool) {
 			b.window.slow.Add(1)
 		}
 	case Failure:
-		b.window.failed.Add(1)
-		if late {
-			b.window.both.Add(1)
-		}
-		b.fail(epoch, now)
+		b.fail(epoch, now, late)
 	case Unsent:
 		if late {
 			b.window.slow.Add(^uint64(0))
@@ -143,8 +146,8 @@ func (b *Breaker) inTime() (n uint64) {
 // successes returns the calls that ever succeeded.
 func (b *Breaker) successes() uint64 { return b.inTime() + b.window.late.Load() }
 
-// fail applies the rules about failures.
-func (b *Breaker) fail(epoch uint16, now int64) {
+// fail counts a failure and applies the rules about them.
+func (b *Breaker) fail(epoch uint16, now int64, late bool) {
 	ok := b.inTime()
 	successes := ok + b.window.late.Load()
 	b.countStreak(epoch, successes)
@@ -153,7 +156,7 @@ func (b *Breaker) fail(epoch uint16, now int64) {
 		return
 	}
 	s := g.settings.Load()
-	b.window.roll(s.steps, now, ok)
+	b.window.fail(s.steps, now, ok, late)
 	if rate := b.restRate(); s.Sequential && rate > 0 {
 		b.suspicion.failed(g, weightsAt(rate), epoch, successes, now)
 	}

@@ -34,12 +34,13 @@ func (o Outcome) String() string {
 
 // Permit is a call that was allowed, to be passed to Done of the same breaker exactly once. The zero Permit is that of a call which was
 // refused; Done ignores it.
+//
+// It has no more than four fields because the compiler keeps such structs in registers.
 type Permit struct {
 	ticket uint64 // what stands in the slot
 	epoch  uint16
 	kind   permitKind
-	stripe uint8
-	slot   uint8
+	at     uint8 // a call: stripe (5 bits) and slot (3 bits); a probe: slot
 }
 
 type permitKind uint8
@@ -207,14 +208,14 @@ func (c *circuit) probe(h host, g *Group, now int64, slow time.Duration) (p Perm
 			}
 			p := Permit{ticket: newLease(now, slow, w.epoch()), epoch: w.epoch(), kind: probePermit}
 			leases := h.leases()[:min(s.HalfOpenProbes, len(h.leases()))]
-			p.slot, ok = lease(leases, p)
+			p.at, ok = lease(leases, p)
 			if !ok {
 				return Permit{}, false, false
 			}
 			if c.word.CompareAndSwap(uint64(w), uint64(granted)) {
 				return p, true, false
 			}
-			leases[p.slot].CompareAndSwap(p.ticket, 0)
+			leases[p.at].CompareAndSwap(p.ticket, 0)
 		}
 	}
 }
@@ -239,7 +240,7 @@ func lease(leases []atomic.Uint64, p Permit) (slot uint8, ok bool) {
 
 // judge takes a probe's result. The verdict comes before the slot is free for another probe.
 func (c *circuit) judge(h host, g *Group, p Permit, now int64, o Outcome) {
-	slot := &h.leases()[p.slot]
+	slot := &h.leases()[p.at]
 	if g != nil && slot.Load() == p.ticket {
 		s := g.settings.Load()
 		for !c.verdict(h, g, s, p, now, o) {
@@ -308,7 +309,7 @@ func (c *circuit) next(h host, g *Group, now int64) int64 {
 		sooner(until(w.stamp(), now))
 	case w.state() == HalfOpen:
 		if s := g.settings.Load(); w.grants() >= s.HalfOpenProbes {
-			sooner(max(1, until(w.stamp(), now)+time.Duration(s.OpenFor)))
+			sooner(until(w.stamp(), now) + time.Duration(s.OpenFor))
 		}
 		for i := range h.leases() {
 			if l := h.leases()[i].Load(); leaseIsOf(l, w.epoch()) {

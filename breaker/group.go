@@ -80,13 +80,10 @@ func (g *Group) Config() Config { return g.settings.Load().Config }
 func (g *Group) Configure(now int64, c Config) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	old, s := g.settings.Load(), newSettings(c)
-	g.settings.Store(s)
-	if s.steps != old.steps {
-		for i := range g.watches {
-			b := g.watches[i].breaker
-			b.window.restart(s.steps, now, b.inTime())
-		}
+	g.settings.Store(newSettings(c))
+	for i := range g.watches {
+		b := g.watches[i].breaker
+		b.window.check(g.settings.Load().steps, now, b.inTime())
 	}
 	g.limit(now)
 }
@@ -109,7 +106,7 @@ func (g *Group) Set(now int64, members []*Breaker) {
 			continue
 		}
 		g.join(b)
-		b.window.roll(g.settings.Load().steps, now, b.inTime())
+		b.window.check(g.settings.Load().steps, now, b.inTime())
 		watches = append(watches, watch{breaker: b, quietSince: now, status: b.Status(now), successes: b.successes(), failed: b.window.failed.Load()})
 	}
 	g.watches = watches
@@ -276,6 +273,7 @@ func (w *watch) look(g *Group, s *settings, now int64) {
 	b := w.breaker
 	word := b.expire(b, g, now)
 	ok := b.inTime()
+	b.window.check(s.steps, now, ok)
 	b.window.roll(s.steps, now, ok)
 	if word.state() != Closed {
 		return

@@ -111,5 +111,6 @@ func stampAfter(now int64, d time.Duration) uint32 {
 
 // until returns how long it is from now to the stamp: 0 or less once it is reached.
 func until(stamp uint32, now int64) time.Duration {
-	return time.Duration(int32(stamp-stampOf(now))) << stampUnit
+	const sign = 64 - stampShift - stampUnit
+	return time.Duration(int64((uint64(stamp)<<stampUnit-uint64(now))<<sign) >> sign)
 }

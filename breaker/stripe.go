@@ -10,18 +10,24 @@ import (
 
 // stripe is a cache line of a breaker that few goroutines write to. A call that succeeds writes to nothing else.
 type stripe struct {
-	ok    atomic.Uint64    // calls that succeeded in time
-	calls [7]atomic.Uint64 // calls in flight, as ticket says; 0 where there is none
+	ok    atomic.Uint64         // calls that succeeded in time
+	calls [noSlot]atomic.Uint64 // calls in flight, as ticket says; 0 where there is none
 }
 
-// noSlot is the slot of a call that found its stripe full. It is judged when it ends, but not while it is in flight.
-const noSlot = 0xff
+const (
+	maxStripes  = 32
+	stripeShift = 3
+	// noSlot is the slot of a call that found all that it tried taken. It is judged when it ends, but not while it is in flight.
+	noSlot = 1<<stripeShift - 1
+	// maxFull is how many stripes a call tries.
+	maxFull = 4
+)
 
 // enter notes a call in flight and returns where.
-func (s *stripe) enter(ticket uint64) uint8 {
+func (s *stripe) enter(ticket uint64) uint64 {
 	for i := range s.calls {
 		if c := &s.calls[i]; c.Load() == 0 && c.CompareAndSwap(0, ticket) {
-			return uint8(i)
+			return uint64(i)
 		}
 	}
 	return noSlot
@@ -54,11 +60,9 @@ func ticketIsOf(ticket uint64, epoch uint16) bool {
 
 func ticketSlow(ticket uint64) time.Duration { return time.Duration(ticket&ticketLow) << slowUnit }
 
-const maxStripes = 32
-
-// newStripes returns four stripes for each processor, a power of two of them in all, so that goroutines seldom share one.
+// newStripes returns eight stripes for each processor, a power of two of them in all, so that goroutines seldom share one.
 func newStripes() []stripe {
-	n := min(4*runtime.GOMAXPROCS(0), maxStripes)
+	n := min(8*runtime.GOMAXPROCS(0), maxStripes)
 	return make([]stripe, 1<<bits.Len(uint(n-1)))
 }
 

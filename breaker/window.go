@@ -42,8 +42,9 @@ type window struct {
 	slow, failed, both atomic.Uint64
 	late               atomic.Uint64 // calls that succeeded, but not in time; they end a row of failures
 
-	current atomic.Int64 // the step that marks are filled up to
-	base    mark         // the totals when the breaker closed last
+	shift   atomic.Uint32 // of the steps
+	current atomic.Int64  // the step that marks are filled up to
+	base    mark          // the totals when the breaker closed last
 	marks   [maxSteps]mark
 }
 
@@ -60,31 +61,39 @@ func (w *window) totals(ok uint64) counts {
 	return counts{ok: ok, slow: w.slow.Load(), failed: w.failed.Load(), both: w.both.Load()}
 }
 
-// roll fills the marks up to the step of now. Successes since the last roll count as those of the step before, so it is called by
-// each failure and each tick.
+// roll fills the marks up to the step of now. Each failure and each tick does so; what else was counted since is taken for as old.
 func (w *window) roll(s steps, now int64, ok uint64) {
 	step, current := now>>s.shift, w.current.Load()
-	if step == current || step == current-1 { // at most a little late: the clock was read before another goroutine rolled on
+	if step <= current { // below it if the clock was read before another goroutine rolled on
 		return
 	}
-	first := current + 1
-	if step < current || step-first >= maxSteps { // or the steps' length has changed
-		first = step - maxSteps + 1
-	}
 	totals := w.totals(ok)
-	for i := first; i <= step; i++ {
+	for i := max(current, step-maxSteps) + 1; i <= step; i++ {
 		w.marks[i&(maxSteps-1)].set(totals)
 	}
 	w.current.CompareAndSwap(current, step)
 }
 
-// restart makes the window forget what it has seen.
-func (w *window) restart(s steps, now int64, ok uint64) {
+// check makes the window forget what it has seen if its steps have another length than those it went by.
+func (w *window) check(s steps, now int64, ok uint64) {
+	if w.shift.Load() == uint32(s.shift) && w.current.Load() <= now>>s.shift+1 {
+		return
+	}
+	w.shift.Store(uint32(s.shift))
 	totals := w.totals(ok)
 	for i := range w.marks {
 		w.marks[i].set(totals)
 	}
 	w.current.Store(now >> s.shift)
+}
+
+// fail counts a failure in the step of now. late says that it was counted as slow before.
+func (w *window) fail(s steps, now int64, ok uint64, late bool) {
+	w.roll(s, now, ok)
+	if late {
+		w.both.Add(1)
+	}
+	w.failed.Add(1)
 }
 
 // counts returns the counts of the last n steps, of which the present one is under way, or since the breaker closed if that is later.
