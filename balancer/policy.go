@@ -271,12 +271,21 @@ func (r refusal) Error() string {
 	return fmt.Sprintf("%s: no endpoint is usable: %d connected, %d not%s", Name, r.connected, r.failing, r.cause)
 }
 
-// waitForPendingLocked makes sure that a picker is published when an endpoint's patience runs out.
+// waitForPendingLocked makes sure that a picker is published when the first endpoint's patience runs out; the next one's runs out later.
 func (p *policy) waitForPendingLocked(now time.Time) {
-	if p.patience != nil || !slices.Contains(p.table.Statuses(), picker.Pending) {
+	if p.patience != nil {
 		return
 	}
-	p.patience = time.AfterFunc(connectPatience, func() {
+	left := connectPatience + 1
+	for i, s := range p.table.Statuses() {
+		if s == picker.Pending {
+			left = min(left, connectPatience-now.Sub(p.members.slots[i].child.since))
+		}
+	}
+	if left > connectPatience {
+		return
+	}
+	p.patience = time.AfterFunc(left, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.patience = nil
