@@ -132,7 +132,7 @@ type Calls []context.Context
 func Models(n int) Calls {
 	calls := make(Calls, n)
 	for i := range calls {
-		calls[i] = metadata.AppendToOutgoingContext(context.Background(), ModelHeader, Model(i))
+		calls[i] = ForModel(context.Background(), Model(i))
 	}
 	return calls
 }
@@ -238,4 +238,9 @@ func (c *Channel) PickTimes(calls Calls, n int) []time.Duration {
 		took[i] = time.Since(start)
 	}
 	return took
+}
+
+// ForModel returns the context of a call for a model.
+func ForModel(ctx context.Context, model string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, ModelHeader, model)
 }
