@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -102,7 +103,8 @@ func TestABlackHoledHomeIsWaitedForOnce(t *testing.T) {
 		f := rig.New(t, 4)
 		f.Backends[2].BlackHole()
 		m := modelAt(t, "b2:1", f.Endpoints()...)
-		c := f.Client(rig.Setup{Options: interceptors})
+		tries := grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second, Backoff: backoff.DefaultConfig})
+		c := f.Client(rig.Setup{Options: append([]grpc.DialOption{tries}, interceptors...)})
 		r, d := decide(c, m)
 		require.NoError(t, r.Err)
 		require.InDelta(t, patience, r.Took, float64(20*time.Millisecond))
@@ -153,9 +155,10 @@ func TestAFlapMovesNothingForGood(t *testing.T) {
 			return to
 		}
 		before, state := mapped(), c.Snapshot()
-		f.Backends[3].Stop()
-		f.Backends[3].Start() // it is back within patience: its models wait for it
+		f.Far(patience - 50*time.Millisecond)
+		f.Backends[3].Restart() // its models wait for it
 		require.Equal(t, before, mapped())
+		require.Equal(t, 2, f.Backends[3].Accepted())
 		f.Backends[3].Stop()
 		<-time.After(time.Second)
 		for i, addr := range mapped() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -17,14 +18,15 @@ import (
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
-// echo is a model server that answers at once.
+// echo is a model server that answers at once. It signs with its name, as the version of the model.
 type echo struct {
 	oip.UnimplementedGRPCInferenceServiceServer
+	name string
 }
 
 // ModelInfer implements oip.GRPCInferenceServiceServer.
-func (echo) ModelInfer(_ context.Context, req *oip.ModelInferRequest) (*oip.ModelInferResponse, error) {
-	return &oip.ModelInferResponse{ModelName: req.ModelName, Id: req.Id, RawOutputContents: req.RawInputContents}, nil
+func (e echo) ModelInfer(_ context.Context, req *oip.ModelInferRequest) (*oip.ModelInferResponse, error) {
+	return &oip.ModelInferResponse{ModelName: req.ModelName, ModelVersion: e.name, Id: req.Id, RawOutputContents: req.RawInputContents}, nil
 }
 
 // inferRequest is a small request for the i-th model.
@@ -49,12 +51,13 @@ func dialEchoes(tb testing.TB, p policy, n int) *grpc.ClientConn {
 	var state gresolver.State
 	for i := range n {
 		addr := fmt.Sprintf("echo-%d:8001", i)
-		listeners[addr] = bufconn.Listen(1 << 20)
+		listener := bufconn.Listen(1 << 20)
+		listeners[addr] = listener
 		state.Endpoints = append(state.Endpoints, gresolver.Endpoint{Addresses: []gresolver.Address{{Addr: addr}}})
 		server := grpc.NewServer()
-		oip.RegisterGRPCInferenceServiceServer(server, echo{})
+		oip.RegisterGRPCInferenceServiceServer(server, echo{name: addr})
 		served := make(chan error, 1)
-		go func() { served <- server.Serve(listeners[addr]) }()
+		go func() { served <- server.Serve(listener) }()
 		tb.Cleanup(func() {
 			server.Stop()
 			require.NoError(tb, <-served)
@@ -98,13 +101,35 @@ func newUnary(tb testing.TB, p policy) *unary {
 	return u
 }
 
-func (u *unary) call(tb testing.TB, i int) {
+// call calls the i-th model and returns the name of the server that answered.
+func (u *unary) call(tb testing.TB, i int) string {
 	resp, err := u.client.ModelInfer(u.contexts[i%nModels], u.requests[i%nModels])
 	if err != nil {
 		tb.Fatal(err)
 	}
 	if resp.ModelName != u.requests[i%nModels].ModelName {
 		tb.Fatalf("asked %s, %s answered", u.requests[i%nModels].ModelName, resp.ModelName)
+	}
+	return resp.ModelVersion
+}
+
+func TestUnaryCallsReachEveryServer(t *testing.T) {
+	for _, p := range policies {
+		t.Run(p.label, func(t *testing.T) {
+			u := newUnary(t, p)
+			require.Eventually(t, func() bool {
+				servers := map[string]bool{}
+				for i := range nModels {
+					servers[u.call(t, i)] = true
+				}
+				return len(servers) == nEchoes
+			}, patience, time.Millisecond)
+			if p.sticky {
+				for i := range 10 {
+					require.Equal(t, u.call(t, i), u.call(t, i), "model %d moved", i)
+				}
+			}
+		})
 	}
 }
 

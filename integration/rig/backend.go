@@ -96,15 +96,27 @@ func (b *Backend) Start() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.silent, b.rude = false, false
-	if b.listener != nil {
-		return
+	if b.listener == nil {
+		b.listenLocked()
 	}
-	l := bufconn.Listen(32 << 10)
-	s := grpc.NewServer(grpc.UnknownServiceHandler(b.serve), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
-	h := health.NewServer()
-	healthpb.RegisterHealthServer(s, h)
-	b.listener, b.server, b.health = l, s, h
-	go func() { _ = s.Serve(counting{l, &b.accepted}) }()
+}
+
+func (b *Backend) listenLocked() {
+	b.listener = bufconn.Listen(32 << 10)
+	b.server = grpc.NewServer(grpc.UnknownServiceHandler(b.serve), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
+	b.health = health.NewServer()
+	healthpb.RegisterHealthServer(b.server, b.health)
+	s, l := b.server, counting{b.listener, &b.accepted}
+	go func() { _ = s.Serve(l) }() // it returns when the server is stopped
+}
+
+// Restart replaces the server by a new one, with no time between them: those who lose their connection find it at once.
+func (b *Backend) Restart() {
+	b.mu.Lock()
+	s := b.server
+	b.listenLocked()
+	b.mu.Unlock()
+	s.Stop()
 }
 
 // Stop closes the listener and all connections. Connections are refused from then on.

@@ -131,7 +131,8 @@ func (c *Client) Ready(n int) {
 	ready := 0
 	Eventually(c.fleet.tb, func() bool {
 		ready = 0
-		for _, e := range c.Snapshot().Endpoints {
+		s, _ := c.snapshot() // an error may be of the policy that was there before
+		for _, e := range s.Endpoints {
 			if e.Status == "ready" {
 				ready++
 			}
@@ -143,11 +144,15 @@ func (c *Client) Ready(n int) {
 // Snapshot returns what the channel's policy knows.
 func (c *Client) Snapshot() balancer.State {
 	c.fleet.tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
-	defer cancel()
-	s, err := balancer.Snapshot(ctx, c.ClientConn)
+	s, err := c.snapshot()
 	require.NoError(c.fleet.tb, err)
 	return s
+}
+
+func (c *Client) snapshot() (balancer.State, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	return balancer.Snapshot(ctx, c.ClientConn)
 }
 
 // Endpoint returns what the channel's policy knows of one endpoint.
