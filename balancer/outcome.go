@@ -42,11 +42,15 @@ func outcomeOf(info *gbalancer.DoneInfo, ctx context.Context) outcome {
 	return neutral
 }
 
-// minFailureLatency is the least latency that a failed call counts with.
-const minFailureLatency = 10 * time.Millisecond
+// A failed call counts with a latency between these, unless it took longer than the latter.
+const (
+	minFailureLatency = 10 * time.Millisecond
+	maxFailureLatency = 30 * time.Second
+)
 
-// failureLatency is the latency that a failed call counts with: at least twice what the endpoint is known for, so that failing
-// fast never makes an endpoint attractive.
+// failureLatency is the latency that a failed call counts with: twice what the endpoint is known for if that is longer than it took, so that
+// failing fast never makes an endpoint attractive.
 func failureLatency(took time.Duration, known float64) time.Duration {
-	return max(took, minFailureLatency, time.Duration(2*known))
+	penalty := time.Duration(min(2*known, float64(maxFailureLatency)))
+	return max(took, penalty, minFailureLatency)
 }

@@ -45,5 +45,7 @@ func TestOutcomeOfTheRest(t *testing.T) {
 func TestFailureLatencyIsNeverAttractive(t *testing.T) {
 	require.Equal(t, 10*time.Millisecond, failureLatency(0, 0))
 	require.Equal(t, 2*time.Second, failureLatency(time.Millisecond, float64(time.Second)))
+	require.Equal(t, 30*time.Second, failureLatency(time.Millisecond, float64(time.Hour)), "however often it failed")
+	require.Equal(t, time.Minute, failureLatency(time.Minute, float64(time.Hour)))
 	require.Equal(t, 5*time.Second, failureLatency(5*time.Second, float64(time.Second)))
 }

@@ -129,8 +129,9 @@ func (a *attempt) observe(o outcome) {
 		return
 	}
 	a.endpoint.Observe(now, took)
+	a.endpoint.Worked(now, a.cost)
 	if a.query.ModelID != "" {
-		a.endpoint.ObserveModel(a.query.Key, a.query.ModelID, now, took)
+		a.endpoint.ObserveModel(a.query.Key, a.query.ModelID, now, took, a.cost)
 	}
 }
 

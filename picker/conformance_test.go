@@ -62,7 +62,7 @@ func randomWorld(rng *rand.Rand) world {
 		e := NewEndpoint(fmt.Sprint("e", i))
 		w.members[i].Endpoint = e
 		for range rng.IntN(4) {
-			e.Begin(uint32(1+rng.IntN(floorCost)), Home)
+			e.Begin(uint32(1+rng.IntN(shareFloor)), Home)
 		}
 		if rng.IntN(2) == 0 {
 			e.Observe(1, time.Duration(1+rng.IntN(int(time.Second))))

@@ -1,7 +1,6 @@
 package picker
 
 import (
-	"math"
 	"sync/atomic"
 	"time"
 )
@@ -14,6 +13,7 @@ type Endpoint struct {
 	_       [64]byte // what follows is written by every call, what stands above is read by every pick
 	load    atomic.Uint64
 	latency peakEWMA
+	work    decayingSum
 	picks   [NumReasons]atomic.Uint64
 	_       [64]byte
 
@@ -66,6 +66,9 @@ func (e *Endpoint) Observe(now int64, latency time.Duration) {
 // Latency returns the peak-EWMA latency in nanoseconds as of the last observation, and 0 before the first.
 func (e *Endpoint) Latency() float64 { return e.latency.value() }
 
+// Worked notes that a call of the given cost was answered at now.
+func (e *Endpoint) Worked(now int64, cost uint32) { e.work.add(now, float64(cost)) }
+
 // latencyToward returns the latency estimate after it has relaxed towards base for as long as nothing was observed: an
 // endpoint that is no longer asked must not look slow for ever, nor, while its slow calls are still under way, better than others.
 // It is never below base unless the estimate itself is.
@@ -75,46 +78,4 @@ func (e *Endpoint) latencyToward(base float64, now int64) float64 {
 		return v
 	}
 	return base + (v-base)*e.latency.decay(now, v)
-}
-
-// The time constant of a latency estimate is ten times the estimate, so that one slow answer of a fast server is forgotten after
-// some tens of its usual ones: with a second for all, a single hiccup of 50 ms among answers of 1 ms takes a server most of
-// its calls for five seconds. It is at most a second, so that a server that was slow is found out soon when it no longer is,
-// but never less than the estimate: a server whose calls take 30 s is not asked again every second.
-const (
-	decayLatencies = 10
-	maxDecay       = float64(time.Second)
-)
-
-// peakEWMA is an exponentially weighted moving average that follows rises at once (the peak EWMA of Finagle's load balancers).
-// Its two words are updated one after the other: a reader between them sees a weight that is off by one observation.
-type peakEWMA struct {
-	bits  atomic.Uint64 // float64, nanoseconds; 0 before the first observation
-	stamp atomic.Int64
-}
-
-func (p *peakEWMA) value() float64 { return math.Float64frombits(p.bits.Load()) }
-
-// decay returns exp(-age/tau) for an estimate v, in (0, 1].
-func (p *peakEWMA) decay(now int64, v float64) float64 {
-	age := float64(now - p.stamp.Load())
-	if age <= 0 {
-		return 1
-	}
-	return math.Exp(-age / max(v, min(decayLatencies*v, maxDecay)))
-}
-
-func (p *peakEWMA) observe(now int64, x float64) {
-	for {
-		old := p.bits.Load()
-		v := math.Float64frombits(old)
-		next := x
-		if v > x {
-			next = x + (v-x)*p.decay(now, v)
-		}
-		if p.bits.CompareAndSwap(old, math.Float64bits(next)) {
-			p.stamp.Store(now)
-			return
-		}
-	}
 }

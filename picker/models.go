@@ -24,7 +24,8 @@ type Model struct {
 	name    string
 	service atomic.Uint64 // float64 nanoseconds
 	used    atomic.Int64
-	_       [24]byte // fills a cache line: models are allocated side by side, and the calls of one must not slow another's down
+	work    decayingSum
+	_       [8]byte // fills a cache line: models are allocated side by side, and the calls of one must not slow another's down
 }
 
 // Name returns the model's name.
@@ -133,9 +134,19 @@ func (t *modelTable) grow(old *[]atomic.Pointer[Model]) {
 	t.slots.CompareAndSwap(old, &fresh)
 }
 
-// ObserveModel notes the latency of a successful call for a model that ended at now.
-func (e *Endpoint) ObserveModel(key uint64, name string, now int64, latency time.Duration) {
-	e.models.add(key, name).observe(now, float64(latency))
+// ObserveModel notes the latency and the cost of a successful call for a model that ended at now.
+func (e *Endpoint) ObserveModel(key uint64, name string, now int64, latency time.Duration, cost uint32) {
+	m := e.models.add(key, name)
+	m.observe(now, float64(latency))
+	m.work.add(now, float64(cost))
+}
+
+// workFor returns the work that the endpoint has done for a model, lately.
+func (e *Endpoint) workFor(key uint64, now int64) float64 {
+	if m := e.models.get(key); m != nil {
+		return m.work.at(now)
+	}
+	return 0
 }
 
 // Service returns the average latency of a model's successful calls on this endpoint, and 0 if it has had none.

@@ -11,7 +11,7 @@ import (
 )
 
 func observe(e *Endpoint, name string, now int64, latency time.Duration) {
-	e.ObserveModel(Key(name), name, now, latency)
+	e.ObserveModel(Key(name), name, now, latency, DefaultTokens)
 }
 
 func TestModelService(t *testing.T) {

@@ -75,15 +75,25 @@ func (o *RingOptions) pointsOf(weight float64) int {
 	return max(1, int(math.Round(float64(o.VirtualNodes)*min(weight, maxPointsWeight))))
 }
 
-// floorCost is the cost in flight, in tokens and per weight, below which an endpoint is never over its bound. Sending a call
-// past the endpoints that hold its model loads the model elsewhere, and that is what it must be weighed against: a server with 4
-// workers serves 80 requests in the time of a load that takes 20 times as long as a request, so waiting behind fewer than 80 is
-// sooner. A bound on the number of calls alone overflows at a handful of them, and each overflow is a load (thousands
-// in a few minutes, on a fleet that needs none).
+// Sending a call past the endpoint that holds its model loads the model elsewhere, and that is what it must be weighed against. A bound
+// on the number of calls alone overflows at a handful of them, and each overflow is a load, which pushes another model out: thousands
+// in a few minutes, on a fleet that needs none. So a model that a replica would not be kept busy by stays at home until the queue there is
+// longer than all of that takes. The floors are costs in flight of this client per weight, below which an endpoint is never over
+// its bound.
 const (
 	serverWorkers = 4
-	loadServices  = 20 // the time of a load in service times
-	floorCost     = serverWorkers * loadServices * DefaultTokens
+	loadServices  = 20 // the time of a load, in service times
+
+	// shareFloor counts for models that are hot: as many requests waiting as a server works on.
+	shareFloor = 2 * serverWorkers * DefaultTokens
+	// overflowFloor counts for all others, and for endpoints beyond the replicas: what a server serves in the time of four loads, that of the
+	// model, that of the one which it pushes out, and both again on the way back.
+	overflowFloor = 4 * serverWorkers * loadServices * DefaultTokens
+
+	// hotShare is how much of an endpoint a model must fill to be hot, where 1 is what the mean endpoint does. A model below it is
+	// not worth the memory that a replica takes; the figure depends neither on how many clients share the traffic nor on
+	// how busy the fleet is.
+	hotShare = 0.4
 )
 
 // ring is the strategy of RingOptions for one membership.
@@ -120,7 +130,7 @@ func (r *ring) Pick(t *Table, q *Query) Choice {
 func (r *ring) accepts(t *Table, i uint32, q *Query) bool {
 	m := &t.members[i]
 	load := float64(m.CostInFlight())
-	if load < floorCost*m.Weight {
+	if load < shareFloor*m.Weight {
 		return true
 	}
 	own := float64(q.Cost())
@@ -136,12 +146,18 @@ const (
 	maxSteps = 16 * maxSeen
 )
 
-// walk goes through the distinct endpoints along the ring from the point at a position until one accepts the request.
+// walk goes through the distinct endpoints along the ring from the point at a position until one accepts the request. Whichever of them are
+// usable stand in for those that are not: the first usable one is the home of its time, and as many as there are replicas share a
+// hot model.
 func (r *ring) walk(t *Table, q *Query, at int) Choice {
 	var seen [maxSeen]uint32
-	n := 0
-	busy, busyLoad, nBusy := Choice{Index: -1}, 0.0, 0 // the least loaded of the first endpoints over their bound
+	n, usable := 0, 0
+	best, bestLoad := Choice{Index: -1}, 0.0
+	work := 0.0 // that the usable ones have done for the model
 	for range min(maxSteps, len(r.hashes)) {
+		if n == maxSeen || n == r.owned || usable >= r.replicas && bestLoad < overflowFloor {
+			break
+		}
 		i := r.owners[at]
 		if at++; at == len(r.hashes) {
 			at = 0
@@ -149,29 +165,29 @@ func (r *ring) walk(t *Table, q *Query, at int) Choice {
 		if slices.Contains(seen[:n], i) {
 			continue
 		}
-		reason := r.rank(n)
 		seen[n] = i
+		reason := r.rank(n)
 		n++
 		m := &t.members[i]
-		switch {
-		case t.usable(i, q):
-			if r.accepts(t, i, q) {
-				return Choice{Index: int(i), Reason: reason}
+		if !t.usable(i, q) {
+			if t.status[i] == Pending && reason != Overflow && usable == 0 && m.Weight > 0 && !q.Avoids(m.Endpoint) {
+				return Choice{Index: -1, Reason: Wait}
 			}
-			load := float64(m.CostInFlight()) / m.Weight
-			if nBusy == 0 || load < busyLoad && nBusy < r.replicas {
-				busy, busyLoad = Choice{Index: int(i), Reason: reason}, load
-			}
-			nBusy++
-		case reason != Overflow && t.status[i] == Pending && !q.Avoids(m.Endpoint):
-			return Choice{Index: -1, Reason: Wait}
+			continue
 		}
-		if n == maxSeen || n == r.owned {
-			break
+		full := usable > 0 && bestLoad >= overflowFloor
+		if (usable == 0 || full) && r.accepts(t, i, q) {
+			return Choice{Index: int(i), Reason: reason}
 		}
+		work += m.workFor(q.Key, q.Now)
+		load := float64(m.CostInFlight()) / m.Weight
+		if usable == 0 || load < bestLoad && usable < r.replicas && (full || t.share(work, q.Now) >= hotShare) {
+			best, bestLoad = Choice{Index: int(i), Reason: reason}, load
+		}
+		usable++
 	}
-	if nBusy > 0 {
-		return busy
+	if usable > 0 {
+		return best
 	}
 	return r.leastLoaded(t, q)
 }

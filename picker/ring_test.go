@@ -80,7 +80,7 @@ func TestRingWalksTheLine(t *testing.T) {
 			}
 			over := func(i int) bool {
 				load := float64(members[i].CostInFlight())
-				if load < floorCost*members[i].Weight {
+				if load < shareFloor*members[i].Weight {
 					return false
 				}
 				return load+DefaultTokens > 1.25*(table.costPerWeight(q.Now)+DefaultTokens/table.weight)*members[i].Weight
@@ -211,29 +211,30 @@ func TestRingWaitsForReplicas(t *testing.T) {
 	q.Avoid = nil
 
 	members[0].Begin(1000*DefaultTokens, Home)
-	defer members[0].End(1000 * DefaultTokens)
-	assert.Equal(t, wait, pick(Ready, Ready, Pending, Ready, Ready), "the replica of a home over its bound")
+	assert.Equal(t, Choice{0, Home}, pick(Ready, Down, Pending, Down, Down), "a home over its bound is better than one that is not ready")
+	members[0].End(1000 * DefaultTokens)
 	members[0].Weight, members[2].Weight = 0, 0
 	assert.Equal(t, Choice{4, Home}, pick(Pending, Ready, Pending, Ready, Ready), "without weight nothing is waited for")
 }
 
-// An endpoint fills up to the floor, then to its bound, before the next one along the ring gets a call.
+// A model that is not hot fills its home up to the floor of overflow, then its replica, before any other endpoint gets a call.
 func TestRingBound(t *testing.T) {
 	members, status := namedFleet(1, 1, 1, 1, 1)
 	table := NewTable(nil, planOf(Defaults("ring")), members, status, rand.Uint64)
 	q := queryFor("m")
 	place := func() Choice {
-		q.Now += 2 * meanLoadAge
+		q.Now += 2 * totalsAge
 		c := table.Pick(q)
 		members[c.Index].Begin(q.Cost(), c.Reason)
 		return c
 	}
-	const floor = serverWorkers * loadServices
-	for _, want := range []Choice{{0, Home}, {2, Replica}, {4, Overflow}, {1, Overflow}} {
+	const floor = overflowFloor / DefaultTokens
+	for _, want := range []Choice{{0, Home}, {2, Replica}} {
 		for i := range floor {
 			require.Equal(t, want, place(), "call %d", i)
 		}
 	}
+	require.Equal(t, Choice{4, Overflow}, place())
 	// Above the floor the bound is a quarter above the mean.
 	for range 20_000 {
 		place()
@@ -243,10 +244,10 @@ func TestRingBound(t *testing.T) {
 		total += m.InFlight()
 	}
 	loads := []int{members[0].InFlight(), members[2].InFlight(), members[4].InFlight(), members[1].InFlight(), members[3].InFlight()}
-	require.Equal(t, 20_000+4*floor, total)
+	require.Equal(t, 20_000+2*floor+1, total)
 	bound := float64(total) / 5 * 1.25
 	for _, n := range loads[:4] {
-		assert.InDelta(t, bound, n, 2)
+		assert.InDelta(t, bound, n, 3)
 	}
 	assert.Less(t, float64(loads[4]), bound)
 
@@ -266,15 +267,15 @@ func TestRingMeanIncludesRequest(t *testing.T) {
 	table := NewTable(nil, planOf(o), members, status, rand.Uint64)
 	q := queryFor("m")
 	home := ringOf(table).Owner(q.Key)
-	members[home].Begin(floorCost, Home)
-	q.Tokens = 10 * floorCost // (1+10) against 3 x (1+10)/2
+	members[home].Begin(shareFloor, Home)
+	q.Tokens = 10 * shareFloor // (1+10) against 3 x (1+10)/2
 	assert.Equal(t, Choice{home, Home}, table.Pick(q))
 }
 
 func TestRingFloorScalesWithWeight(t *testing.T) {
 	members, status := namedFleet(0.1, 1, 2, 1, 1)
 	table := NewTable(nil, planOf(Defaults("ring")), members, status, rand.Uint64)
-	for _, weighted := range []struct{ index, calls int }{{0, 8}, {2, 160}, {1, 80}} {
+	for _, weighted := range []struct{ index, calls int }{{0, 32}, {2, 640}, {1, 320}} {
 		var q *Query
 		for i := 0; q == nil; i++ {
 			if model := fmt.Sprint("model-", i); ringOf(table).Owner(Key(model)) == weighted.index {
@@ -302,7 +303,7 @@ func TestRingGiantRequest(t *testing.T) {
 	assert.Equal(t, Choice{0, Home}, table.Pick(q))
 
 	for _, m := range members { // all of them over it
-		m.Begin(10*floorCost, Home)
+		m.Begin(10*overflowFloor, Home)
 	}
 	assert.Equal(t, Choice{2, Replica}, table.Pick(q), "the less loaded of the replicas")
 	members[2].Begin(DefaultTokens, Home)
@@ -366,5 +367,36 @@ func TestRingStaysHomeAtModerateLoad(t *testing.T) {
 			assert.Zero(t, client.Member(i).Picks(Replica)+client.Member(i).Picks(Overflow))
 			assert.Zero(t, client.Member(i).InFlight())
 		}
+	}
+}
+
+// heat makes a model the only one that its home and its replicas have worked for, next to others that share the rest.
+func heat(members []Member, model string, share float64, at ...int) {
+	for i, m := range members {
+		m.Worked(1, uint32(1e6))
+		if len(at) > 0 && i == at[0] {
+			m.ObserveModel(Key(model), model, 1, time.Second, uint32(share*1e6))
+		}
+	}
+}
+
+// A hot model shares its replicas as soon as its home is busy; one that is not does not.
+func TestRingReplicasAreForHotModels(t *testing.T) {
+	for _, tc := range []struct {
+		share float64
+		want  Choice
+	}{{hotShare + 0.01, Choice{2, Replica}}, {hotShare - 0.01, Choice{0, Home}}} {
+		members, status := namedFleet(1, 1, 1, 1, 1)
+		table := NewTable(nil, planOf(Defaults("ring")), members, status, rand.Uint64)
+		heat(members, "m", tc.share, 0)
+		q := queryFor("m")
+		q.Now = 2
+		members[0].Begin(shareFloor-1, Home)
+		assert.Equal(t, Choice{0, Home}, table.Pick(q), "the home is not busy")
+		members[0].Begin(shareFloor, Home)
+		q.Now += 2 * totalsAge
+		assert.Equal(t, tc.want, table.Pick(q), "share %v", tc.share)
+		members[2].Begin(2*shareFloor-1, Home)
+		assert.Equal(t, Choice{0, Home}, table.Pick(q), "the replica is as busy")
 	}
 }

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"math"
 	"reflect"
 	"slices"
 	"sync/atomic"
@@ -55,7 +56,7 @@ type Table struct {
 	pending   bool     // some member with a weight is Pending
 	inference Strategy
 	update    Strategy
-	load      *meanLoad
+	sums      *totals
 }
 
 // NewTable returns the table of a membership. status has one entry per member; neither slice may be changed afterwards. Strategies
@@ -65,7 +66,7 @@ func NewTable(prev *Table, plan Plan, members []Member, status []Status, rand fu
 	if prev != nil && slices.Equal(prev.members, members) && slices.Equal(prev.status, status) && reflect.DeepEqual(prev.plan, plan) {
 		return prev
 	}
-	t := &Table{plan: plan, members: members, load: &meanLoad{}}
+	t := &Table{plan: plan, members: members, sums: &totals{}}
 	t.inference = strategyFor(prev, plan.Inference, members, rand, (*Table).inferenceOf)
 	t.update = strategyFor(prev, plan.Update, members, rand, (*Table).updateOf)
 	t.setStatus(status)
@@ -75,6 +76,7 @@ func NewTable(prev *Table, plan Plan, members []Member, status []Status, rand fu
 // WithStatus returns a table that differs from t in status only.
 func (t *Table) WithStatus(status []Status) *Table {
 	u := *t
+	u.sums = &totals{}
 	u.setStatus(status)
 	return &u
 }
@@ -176,31 +178,49 @@ func (t *Table) refuse() Choice {
 	return Choice{Index: -1, Reason: NoneReady}
 }
 
-// meanLoadAge is how old the sum behind the mean load may be: within it a thousand endpoints are read once, which costs
-// about 1 % of a core. Membership changes start it anew.
-const meanLoadAge = int64(time.Millisecond)
+// totalsAge is how old the totals may be: within it a thousand endpoints are read once, which costs about 1 % of a core. Changes of
+// membership or status start them anew.
+const totalsAge = int64(time.Millisecond)
 
-// meanLoad is a sum over all endpoints that is taken now and then by whichever pick finds it too old, so that no pick ever
-// writes to a counter that others share.
-type meanLoad struct {
-	stamp atomic.Int64 // time of the last sum, 0 before the first
-	cost  atomic.Int64 // cost in flight over all ready endpoints at that time
+// totals are sums over the ready endpoints that are taken now and then by whichever pick finds them too old, so that no pick ever writes
+// to a counter that others share.
+type totals struct {
+	stamp atomic.Int64  // time of the last sum, 0 before the first
+	cost  atomic.Int64  // cost in flight
+	work  atomic.Uint64 // float64: work done lately
 }
 
-// costPerWeight returns the mean cost in flight per unit of weight over the ready endpoints, at most meanLoadAge old.
-func (t *Table) costPerWeight(now int64) float64 {
-	l := t.load
+// totals returns the sums, at most totalsAge old.
+func (t *Table) totals(now int64) *totals {
+	l := t.sums
 	last := l.stamp.Load()
 	// Until the first sum is known everybody takes it; later ones are taken by one while the others go by the last.
-	if last == 0 || now-last > meanLoadAge || last-now > meanLoadAge {
+	if last == 0 || now-last > totalsAge || last-now > totalsAge {
 		if last == 0 || l.stamp.CompareAndSwap(last, max(now, 1)) {
-			var sum int64
+			var cost int64
+			var work float64
 			for _, i := range t.ready {
-				sum += t.members[i].CostInFlight()
+				cost += t.members[i].CostInFlight()
+				work += t.members[i].work.at(now)
 			}
-			l.cost.Store(sum)
+			l.cost.Store(cost)
+			l.work.Store(math.Float64bits(work))
 			l.stamp.Store(max(now, 1))
 		}
 	}
-	return float64(l.cost.Load()) / t.weight
+	return l
+}
+
+// costPerWeight returns the mean cost in flight per unit of weight over the ready endpoints.
+func (t *Table) costPerWeight(now int64) float64 {
+	return float64(t.totals(now).cost.Load()) / t.weight
+}
+
+// share returns how many endpoints of weight 1 an amount of work would fill if all were equally busy.
+func (t *Table) share(work float64, now int64) float64 {
+	total := math.Float64frombits(t.totals(now).work.Load())
+	if total <= 0 {
+		return 0
+	}
+	return work / total * t.weight
 }

@@ -158,9 +158,9 @@ func TestCostPerWeight(t *testing.T) {
 	assert.Equal(t, 100., table.costPerWeight(now))
 
 	members[1].Begin(400, Home)
-	assert.Equal(t, 100., table.costPerWeight(now+meanLoadAge), "not yet older than it may be")
-	assert.Equal(t, 100., table.costPerWeight(now-meanLoadAge), "time seen by a slower caller")
-	assert.Equal(t, 200., table.costPerWeight(now+meanLoadAge+1))
+	assert.Equal(t, 100., table.costPerWeight(now+totalsAge), "not yet older than it may be")
+	assert.Equal(t, 100., table.costPerWeight(now-totalsAge), "time seen by a slower caller")
+	assert.Equal(t, 200., table.costPerWeight(now+totalsAge+1))
 	members[1].End(400)
 	assert.Equal(t, 100., table.costPerWeight(0), "a clock that starts anew")
 	assert.Equal(t, 100., table.WithStatus(slices.Clone(status)).costPerWeight(0))
@@ -181,7 +181,7 @@ func TestCostPerWeightConcurrently(t *testing.T) {
 			group.Go(func() {
 				<-start
 				for i := range int64(100) {
-					seen <- table.costPerWeight(1 + i*meanLoadAge/3 + g)
+					seen <- table.costPerWeight(1 + i*totalsAge/3 + g)
 				}
 			})
 		}
