@@ -216,10 +216,14 @@ func (t *Table) costPerWeight(now int64) float64 {
 	return float64(t.totals(now).cost.Load()) / t.weight
 }
 
-// share returns how many endpoints of weight 1 an amount of work would fill if all were equally busy.
+// minWork is the work per endpoint, in tokens, below which shares of it mean nothing.
+const minWork = 32 * DefaultTokens
+
+// share returns how many endpoints of weight 1 an amount of work would fill if all were equally busy, and 0 while too little has
+// been done to tell.
 func (t *Table) share(work float64, now int64) float64 {
 	total := math.Float64frombits(t.totals(now).work.Load())
-	if total <= 0 {
+	if total < minWork*float64(len(t.ready)) {
 		return 0
 	}
 	return work / total * t.weight
