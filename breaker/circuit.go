@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -29,7 +30,7 @@ func (o Outcome) String() string {
 	if int(o) < len(outcomeNames) {
 		return outcomeNames[o]
 	}
-	return "outcome(?)"
+	return fmt.Sprintf("outcome(%d)", uint8(o))
 }
 
 // Permit is a call that was allowed, to be passed to Done of the same breaker exactly once. The zero Permit is that of a call which was
@@ -208,7 +209,7 @@ func (c *circuit) probe(h host, g *Group, now int64, slow time.Duration) (p Perm
 			}
 			p := Permit{ticket: newLease(now, slow, w.epoch()), epoch: w.epoch(), kind: probePermit}
 			leases := h.leases()[:min(s.HalfOpenProbes, len(h.leases()))]
-			p.at, ok = lease(leases, p)
+			p.at, ok = lease(leases, p.ticket, now)
 			if !ok {
 				return Permit{}, false, false
 			}
@@ -228,15 +229,19 @@ func (s *settings) grant(w word, now int64) (word, bool) {
 	return w + oneGrant, w.grants() < s.HalfOpenProbes
 }
 
-// lease puts a probe into a free slot: one that holds none, or one of another epoch.
-func lease(leases []atomic.Uint64, p Permit) (slot uint8, ok bool) {
+// lease puts a probe into a free slot.
+func lease(leases []atomic.Uint64, ticket uint64, now int64) (slot uint8, ok bool) {
 	for i := range leases {
-		if old := leases[i].Load(); !leaseIsOf(old, p.epoch) && leases[i].CompareAndSwap(old, p.ticket) {
+		if old := leases[i].Load(); leaseOver(old, now) && leases[i].CompareAndSwap(old, ticket) {
 			return uint8(i), true
 		}
 	}
 	return 0, false
 }
+
+// leaseOver reports whether a slot is free. A probe of an earlier epoch keeps its slot until it ends or its lease runs out, so that
+// no more probes are in flight than there may be, whenever they began.
+func leaseOver(lease uint64, now int64) bool { return lease == 0 || leaseLeft(lease, now) <= 0 }
 
 // judge takes a probe's result. The verdict comes before the slot is free for another probe.
 func (c *circuit) judge(h host, g *Group, p Permit, now int64, o Outcome) {
@@ -287,7 +292,7 @@ func (c *circuit) status(h host, g *Group, w word, now int64) Status {
 		return Refusing
 	}
 	for i := range leases[:min(s.HalfOpenProbes, len(leases))] {
-		if !leaseIsOf(leases[i].Load(), w.epoch()) {
+		if leaseOver(leases[i].Load(), now) {
 			return Probing
 		}
 	}
@@ -314,6 +319,8 @@ func (c *circuit) next(h host, g *Group, now int64) int64 {
 		for i := range h.leases() {
 			if l := h.leases()[i].Load(); leaseIsOf(l, w.epoch()) {
 				sooner(max(1, leaseLeft(l, now)))
+			} else if l != 0 {
+				sooner(leaseLeft(l, now))
 			}
 		}
 	}

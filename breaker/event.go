@@ -77,7 +77,7 @@ func (r Reason) String() string {
 	case SlowRatio:
 		return fmt.Sprintf("%d of %d calls were slow in %v (%.2f, the rest %.2f)", r.Count, r.Calls, r.Within, ratio(r.Count, r.Calls), r.Rate)
 	case Sequential:
-		return fmt.Sprintf("%d of %d calls failed, %.2g of the rest's (llr %.1f)", r.Count, r.Calls, r.Rate, r.LLR)
+		return fmt.Sprintf("%d of %d calls failed, where the rest's rate is %.2g (llr %.1f)", r.Count, r.Calls, r.Rate, r.LLR)
 	case Due:
 		return "open time is over"
 	case ProbeFailed:

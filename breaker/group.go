@@ -68,7 +68,7 @@ func NewGroup(c Config, rand func() uint64) *Group {
 	g := &Group{rand: rand}
 	g.settings.Store(newSettings(c))
 	g.roster.Store(&roster{})
-	g.sum.at.Store(math.MinInt64)
+	g.sum.at.Store(never)
 	return g
 }
 

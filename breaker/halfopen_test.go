@@ -214,6 +214,29 @@ func TestHalfOpenNeutralReturnsProbe(t *testing.T) {
 	assert.Equal(t, Closed, b.State())
 }
 
+func TestHalfOpenProbesOfBeforeKeepTheirSlots(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	b := w.members[0]
+	w.open(b)
+	w.wait(b.OpenLeft(w.now))
+	hung := []Permit{w.begin(b, 10*time.Second), w.begin(b, 3*time.Second)}
+	w.call(b, Failure)
+	w.wait(b.OpenLeft(w.now)) // 2 s
+	p := w.begin(b, time.Minute)
+	w.refused(b)
+	assert.Equal(t, Refusing, b.Status(w.now))
+	assert.InDelta(t, time.Second, b.Next(w.now)-w.now, 2*unit)
+	w.now = b.Next(w.now)
+	assert.Equal(t, Probing, b.Status(w.now))
+	w.call(b, Success) // in the place of the one whose lease ran out
+	b.Done(hung[1], w.now, Success)
+	b.Done(hung[0], w.now, Success)
+	require.Equal(t, HalfOpen, b.State())
+	b.Done(p, w.now, Success)
+	w.call(b, Success)
+	assert.Equal(t, Closed, b.State())
+}
+
 // Probes that all come back neutral, as in BRK-01: the breaker keeps asking, and closes soon after the endpoint has recovered.
 func TestHalfOpenNeutralProbesDoNotWedge(t *testing.T) {
 	w := newWorld(t, 1, func(c *Config) { c.OpenFor = Duration(500 * time.Millisecond) })

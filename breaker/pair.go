@@ -69,8 +69,10 @@ func (t tally) add(s *settings, epoch uint16, now int64, failed bool) tally {
 	if t.epoch != epoch {
 		t = tally{epoch: epoch, halved: half}
 	}
-	n := min(half-t.halved&maxHalved, 12)
-	t.failed, t.calls, t.halved = t.failed>>n, t.calls>>n, half
+	if n := min((half-t.halved)&maxHalved, 12); t.failed > 0 {
+		t.failed, t.calls = t.failed>>n, t.calls>>n
+	}
+	t.halved = half
 	if t.calls == maxTally {
 		t.failed, t.calls = t.failed/2, t.calls/2
 	}

@@ -68,18 +68,22 @@ const (
 // totals returns how many calls of the group ever succeeded and failed, those of former members included.
 func (g *Group) totals(now int64) (successes, failures uint64) {
 	r := g.roster.Load()
-	age := int64(len(r.members)) * int64(sumEach)
-	if at := g.sum.at.Load(); len(r.members) > sumFew && now >= at && now-at < age {
+	if len(r.members) <= sumFew {
+		return r.totals()
+	}
+	at := g.sum.at.Load()
+	if at != never && now >= at && now-at < int64(len(r.members))*int64(sumEach) {
 		return g.sum.successes.Load(), g.sum.failures.Load()
 	}
 	successes, failures = r.totals()
-	if len(r.members) > sumFew {
-		g.sum.successes.Store(successes)
-		g.sum.failures.Store(failures)
-		g.sum.at.Store(now)
-	}
+	g.sum.successes.Store(successes)
+	g.sum.failures.Store(failures)
+	g.sum.at.Store(now)
 	return successes, failures
 }
+
+// never is a time at which nothing has happened yet.
+const never = math.MinInt64
 
 func (r *roster) totals() (successes, failures uint64) {
 	successes, failures = r.successes, r.failures

@@ -9,8 +9,9 @@ import (
 // one that is like the rest, starting again from 0 whenever the sum falls below (which makes it Page's CUSUM). No other
 // test that errs as rarely needs fewer calls. As only failures make the sum grow, it is worked out when one comes.
 //
-// Before the endpoint is taken for bad, the same test must take the rest of the group for healthy over the same time: that is what keeps
-// an incident that strikes all of them from opening any, however recent it is.
+// Before the endpoint is taken for bad, the same test must take the rest of the group for healthy over the same time, and the endpoint
+// must be bad beside the rate of that time, too: that is what keeps an incident that strikes all of them from opening any, however
+// recent it is. With fewer than five endpoints it takes longer to know the rest, and is less sure.
 const (
 	// healthyRate is the least failure rate that the rest of a group is credited with; nothing is gained by believing in better ones.
 	healthyRate = 0.001
@@ -19,9 +20,9 @@ const (
 	badFactor = 3
 	// sickRate is the failure rate of the rest from which on the test says nothing, as the rest is no measure then.
 	sickRate = 0.3
-	// takeForBad is the sum at which an endpoint is taken for bad: ln(10^7), one false alarm in about as many calls. With the rates
-	// above, four failures in 26 calls reach it.
-	takeForBad = 16.1
+	// takeForBad is the sum at which an endpoint is taken for bad: one false alarm in about e^15.6 calls, 6 million. With the rates
+	// above, three failures in 4 calls reach it, and four in 29.
+	takeForBad = 15.6
 	// takeForHealthy is the sum, below 0, at which the rest is taken for healthy: ln(100), one wrong verdict in as many.
 	takeForHealthy = 4.6
 )
@@ -82,22 +83,19 @@ func (s *suspicion) failed(g *Group, wt weights, epoch uint16, successes uint64,
 	}
 }
 
-// verdict reports whether the endpoint is bad and the rest is not.
+// verdict reports whether the endpoint is bad and the rest is not. rate is the failure rate of the rest of late.
 func (s *suspicion) verdict(g *Group, rate float64, epoch uint16, successes uint64, now int64) (Reason, bool) {
 	fails, oks, ok := s.read(s.word.Load(), epoch, successes)
-	if !ok {
-		return Reason{}, false
-	}
-	wt := weightsAt(rate)
-	sum := wt.sum(fails, oks)
-	if sum < takeForBad {
+	if !ok || weightsAt(rate).sum(fails, oks) < takeForBad {
 		return Reason{}, false
 	}
 	groupSuccesses, groupFailures := g.totals(now)
-	restOKs := float64(int64(groupSuccesses-s.successes.Load())) - oks
-	restFails := float64(int64(groupFailures-s.failures.Load())) - (fails - 1)
-	if wt.sum(max(0, restFails), max(0, restOKs)) > -takeForHealthy {
+	restOKs := max(0, float64(int64(groupSuccesses-s.successes.Load()))-oks)
+	restFails := max(0, float64(int64(groupFailures-s.failures.Load()))-(fails-1))
+	if weightsAt(rate).sum(restFails, restOKs) > -takeForHealthy {
 		return Reason{}, false
 	}
-	return Reason{Rule: Sequential, Count: int(fails), Calls: int(fails + oks), Rate: rate, LLR: sum}, true
+	rate = max(rate, restFails/(restFails+restOKs))
+	sum := weightsAt(rate).sum(fails, oks)
+	return Reason{Rule: Sequential, Count: int(fails), Calls: int(fails + oks), Rate: rate, LLR: sum}, sum >= takeForBad
 }
