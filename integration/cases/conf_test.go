@@ -1,7 +1,6 @@
 package cases
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -255,12 +254,12 @@ func TestCONF06(t *testing.T) {
 // Registration must neither depend on order nor race (go-kratos/kratos#3842), and channels share no settings.
 func TestCONF07(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, early.Err, "a channel made from an init function")
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	_, err := balancer.Snapshot(ctx, early.Channel)
-	require.NoError(t, err)
+	require.NoError(t, early.Err, "a call from an init function")
+	t.Run("channels come and go", func(t *testing.T) { inBubble(t, testComeAndGo) })
+	t.Run("two at the same time", func(t *testing.T) { inBubble(t, testTwoConfigs) })
+}
 
+func testComeAndGo(t *testing.T) {
 	f := rig.New(t, 4)
 	const sample = 40
 	ids := rig.Models(sample)
@@ -288,8 +287,10 @@ func TestCONF07(t *testing.T) {
 		return rig.Result{}
 	})
 	require.Empty(t, rs.Failed(), "%v", rs)
+}
 
-	// Two configurations at the same time, the typed form of both.
+func testTwoConfigs(t *testing.T) {
+	f := rig.New(t, 4)
 	ring, spread := &balancer.Config{}, &balancer.Config{Inference: balancer.StrategyConfig{Strategy: "p2c"}}
 	a := f.Client(rig.Setup{Options: mlbalancer.DialOptions(mlbalancer.WithConfig(ring))})
 	b := f.Client(rig.Setup{Options: mlbalancer.DialOptions(mlbalancer.WithConfig(spread))})

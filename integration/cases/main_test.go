@@ -12,7 +12,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/mlbalancer/mlbalancer/integration/cases/early"
 	"github.com/mlbalancer/mlbalancer/integration/rig"
 )
 
@@ -29,17 +28,5 @@ func TestMain(m *testing.M) {
 		lookups.Add(1)
 		return nil, os.ErrPermission
 	}}
-	goleak.VerifyTestMain(suite{m})
-}
-
-// suite closes what init functions opened once all tests have run.
-type suite struct{ *testing.M }
-
-// Run implements goleak.TestingM.
-func (s suite) Run() int {
-	code := s.M.Run()
-	if early.Err == nil {
-		_ = early.Channel.Close() // if it does not close, goleak says so
-	}
-	return code
+	goleak.VerifyTestMain(m)
 }
