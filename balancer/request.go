@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	gbalancer "google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/mlbalancer/mlbalancer/internal/methods"
@@ -17,10 +18,12 @@ type requestReader struct {
 	fields  map[string]methods.Path // where the config says that messages name the model, by "/service/Method" or "/service/*"
 	updates map[string]bool         // what the config says are updates, likewise
 
-	// seen holds methods that were called, by the length of their names: the few that a client calls rarely share one. It saves the
-	// pick path most of a map lookup, since gRPC's method names are constants, which compare equal by their address.
-	seen [16]atomic.Pointer[seenMethod]
+	// seen holds methods that were called: each slot keeps the first that came to it. It saves the pick path most of a map look-up, since
+	// gRPC's method names are constants, which compare equal by their address.
+	seen [seenSlots]atomic.Pointer[seenMethod]
 }
+
+const seenSlots = 64
 
 type seenMethod struct {
 	full string
@@ -40,7 +43,7 @@ func newRequestReader(c *RequestConfig) *requestReader {
 
 // method returns what is known of a method.
 func (r *requestReader) method(full string) methods.Method {
-	slot := &r.seen[len(full)%len(r.seen)]
+	slot := &r.seen[slotOf(full)]
 	known := slot.Load()
 	if known != nil && known.full == full {
 		return known.Method
@@ -50,6 +53,15 @@ func (r *requestReader) method(full string) methods.Method {
 		slot.CompareAndSwap(nil, &seenMethod{full, m})
 	}
 	return m
+}
+
+// slotOf spreads method names over the slots by what differs between the methods of a service: their length and last letters.
+func slotOf(full string) int {
+	n := len(full)
+	if n < 4 {
+		return n
+	}
+	return (n + 7*int(full[n-1]) + 13*int(full[n-2]) + 29*int(full[n-4])) % seenSlots
 }
 
 // lookup returns what is built in of a method, and what the config says of it on top.
@@ -84,22 +96,21 @@ func find[V any](by map[string]V, full string) (v V, ok bool) {
 
 // read returns the Request of a call and its key: what the caller put into ctx wins over metadata, and metadata over the message, which is
 // nil where there is none.
-func (r *requestReader) read(full string, ctx context.Context, msg any) (picker.Request, uint64) {
-	req, key, _ := picker.RequestAndKey(ctx)
-	if req.Type != picker.Auto && req.ModelID != "" {
-		return req, key
+func (r *requestReader) read(own picker.Request, key uint64, info *gbalancer.PickInfo, msg any) (picker.Request, uint64) {
+	if own.Type != picker.Auto && own.ModelID != "" {
+		return own, key
 	}
-	m := r.method(full)
-	if req.Type == picker.Auto && m.Class == methods.Update {
-		req.Type = picker.Update
+	m := r.method(info.FullMethodName)
+	if own.Type == picker.Auto && m.Class == methods.Update {
+		own.Type = picker.Update
 	}
-	if req.ModelID != "" {
-		return req, key
+	if own.ModelID != "" {
+		return own, key
 	}
-	if req.ModelID = r.header(ctx); req.ModelID == "" && msg != nil {
-		req.ModelID = m.ReadModel(msg)
+	if own.ModelID = r.header(info.Ctx); own.ModelID == "" && msg != nil {
+		own.ModelID = m.ReadModel(msg)
 	}
-	return req, picker.Key(req.ModelID)
+	return own, picker.Key(own.ModelID)
 }
 
 func (r *requestReader) header(ctx context.Context) string {

@@ -30,13 +30,13 @@ func (s *snapshot) equal(o *snapshot) bool {
 
 // Pick implements gbalancer.Picker.
 func (s *snapshot) Pick(info gbalancer.PickInfo) (gbalancer.PickResult, error) {
-	call := picker.CallFromContext(info.Ctx)
+	call, own, key := picker.Find(info.Ctx)
 	if call != nil && call.Inspect != nil {
 		call.Inspect(s.policy)
 		return gbalancer.PickResult{}, errInspected
 	}
 	a := newAttempt()
-	a.read(call, &info, s.reader)
+	a.read(call, own, key, &info, s.reader)
 	a.query.Now = monotonic()
 	choice := s.table.Pick(&a.query)
 	if choice.Index < 0 {
@@ -74,16 +74,19 @@ func newAttempt() *attempt {
 	return a
 }
 
-// read fills the query with the call's request. A call with a record is read once, at its first pick.
-func (a *attempt) read(call *picker.Call, info *gbalancer.PickInfo, r *requestReader) {
+// read fills the query with the call's request, where own is what the caller put into ctx. A call with a record is read once, at its
+// first pick.
+func (a *attempt) read(call *picker.Call, own picker.Request, key uint64, info *gbalancer.PickInfo, r *requestReader) {
 	a.ctx, a.call = info.Ctx, call
 	if call == nil {
-		a.query.Request, a.query.Key = r.read(info.FullMethodName, info.Ctx, nil)
+		a.query.Request, a.query.Key = r.read(own, key, info, nil)
 		return
 	}
-	req, key, ok := call.Resolved()
-	if !ok {
-		req, key = r.read(info.FullMethodName, info.Ctx, call.Message)
+	req, known, ok := call.Resolved()
+	if ok {
+		key = known
+	} else {
+		req, key = r.read(own, key, info, call.Message)
 		call.Resolve(req, key)
 	}
 	a.query.Request, a.query.Key, a.query.Avoid = req, key, call.Tried()
@@ -129,7 +132,6 @@ func (a *attempt) observe(o outcome) {
 		return
 	}
 	a.endpoint.Observe(now, took)
-	a.endpoint.Worked(now, a.cost)
 	if a.query.ModelID != "" {
 		a.endpoint.ObserveModel(a.query.Key, a.query.ModelID, now, took, a.cost)
 	}

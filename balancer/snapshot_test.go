@@ -189,7 +189,8 @@ func TestRequestPrecedence(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for range 2 { // the second time, the method is known
-				req, key := r.read(tc.method, tc.ctx, message)
+				_, own, ownKey := picker.Find(tc.ctx)
+				req, key := r.read(own, ownKey, &gbalancer.PickInfo{FullMethodName: tc.method, Ctx: tc.ctx}, message)
 				require.Equal(t, tc.want, req)
 				require.Equal(t, picker.Key(req.ModelID), key)
 			}

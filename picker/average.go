@@ -26,11 +26,18 @@ func (p *peakEWMA) value() float64 { return math.Float64frombits(p.bits.Load()) 
 
 // decay returns exp(-age/tau) for an estimate v, in (0, 1].
 func (p *peakEWMA) decay(now int64, v float64) float64 {
-	age := float64(now - p.stamp.Load())
-	if age <= 0 {
+	return decayed(float64(now-p.stamp.Load()) / max(v, min(decayLatencies*v, maxDecay)))
+}
+
+// decayed returns exp(-x), and 1 for x below 0.
+func decayed(x float64) float64 {
+	switch {
+	case x <= 0:
 		return 1
+	case x < 0.01:
+		return 1 - x // within .005 % of it, at a fraction of the cost
 	}
-	return math.Exp(-age / max(v, min(decayLatencies*v, maxDecay)))
+	return math.Exp(-x)
 }
 
 func (p *peakEWMA) observe(now int64, x float64) {
@@ -76,12 +83,5 @@ func (s *decayingSum) at(now int64) float64 {
 
 // kept returns the part of the sum that is not forgotten since the last addition.
 func (s *decayingSum) kept(now int64) float64 {
-	x := float64(now-s.stamp.Load()) / workMemory
-	switch {
-	case x <= 0:
-		return 1
-	case x < 0.01:
-		return 1 - x // within .005 % of the exponential, at a fraction of its cost
-	}
-	return math.Exp(-x)
+	return decayed(float64(now-s.stamp.Load()) / workMemory)
 }

@@ -1,6 +1,6 @@
 package picker
 
-import "context"
+import "time"
 
 // maxTried is how many endpoints a Call remembers: one less than the attempts that gRPC's retries allow by default.
 const maxTried = 4
@@ -17,6 +17,9 @@ type Call struct {
 	Stream bool
 	// Decision, if not nil, is filled in by each attempt's pick.
 	Decision *Decision
+	// Fresh refuses an attempt when every endpoint that could take it was tried already. Otherwise such an attempt goes to one
+	// of those.
+	Fresh bool
 	// Inspect, if not nil, makes the picker hand itself to the function instead of placing the call, which then
 	// ends with an error. That is how a policy's state is read from outside.
 	Inspect func(policy any)
@@ -25,6 +28,8 @@ type Call struct {
 	key      uint64
 	resolved bool
 	attempts int
+	outcome  Outcome       // of the last attempt that has ended
+	pushback time.Duration // what its server asked for
 	tried    [maxTried]*Endpoint
 	reasons  [maxTried]Reason // why each of tried was
 	nTried   int
@@ -78,6 +83,15 @@ func (c *Call) Unplaced() {
 	}
 }
 
+// Ended notes how the last attempt ended, and how long its server asked callers to wait before the next: 0 if it did
+// not say, less than 0 if there is to be no next.
+func (c *Call) Ended(o Outcome, pushback time.Duration) { c.outcome, c.pushback = o, pushback }
+
+// Last returns how many attempts were placed, how the last of them that has ended did, and what its server asked for.
+func (c *Call) Last() (attempts int, o Outcome, pushback time.Duration) {
+	return c.attempts, c.outcome, c.pushback
+}
+
 // decide fills in the Decision with the last attempt that was placed.
 func (c *Call) decide() {
 	switch {
@@ -88,33 +102,4 @@ func (c *Call) decide() {
 		last := c.nTried - 1
 		*c.Decision = Decision{Endpoint: c.tried[last].ID(), Model: c.request.ModelID, Reason: c.reasons[last], Attempt: c.attempts}
 	}
-}
-
-type callKey struct{}
-
-// callContext is a context and the Call it carries in one allocation.
-type callContext struct {
-	context.Context
-	Call
-}
-
-// Value implements context.Context.
-func (c *callContext) Value(key any) any {
-	if _, ok := key.(callKey); ok {
-		return &c.Call
-	}
-	return c.Context.Value(key)
-}
-
-// NewCall returns a copy of ctx that carries a fresh record for one RPC, and the record. msg may be nil.
-func NewCall(ctx context.Context, msg any) (context.Context, *Call) {
-	c := &callContext{Context: ctx}
-	c.Message = msg
-	return c, &c.Call
-}
-
-// CallFromContext returns the record that NewCall put into ctx, or nil.
-func CallFromContext(ctx context.Context) *Call {
-	c, _ := ctx.Value(callKey{}).(*Call)
-	return c
 }

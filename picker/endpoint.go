@@ -66,9 +66,6 @@ func (e *Endpoint) Observe(now int64, latency time.Duration) {
 // Latency returns the peak-EWMA latency in nanoseconds as of the last observation, and 0 before the first.
 func (e *Endpoint) Latency() float64 { return e.latency.value() }
 
-// Worked notes that a call of the given cost was answered at now.
-func (e *Endpoint) Worked(now int64, cost uint32) { e.work.add(now, float64(cost)) }
-
 // latencyToward returns the latency estimate after it has relaxed towards base for as long as nothing was observed: an
 // endpoint that is no longer asked must not look slow for ever, nor, while its slow calls are still under way, better than others.
 // It is never below base unless the estimate itself is.

@@ -138,8 +138,17 @@ func (t *modelTable) grow(old *[]atomic.Pointer[Model]) {
 func (e *Endpoint) ObserveModel(key uint64, name string, now int64, latency time.Duration, cost uint32) {
 	m := e.models.add(key, name)
 	m.observe(now, float64(latency))
-	m.work.add(now, float64(cost))
+	if sampled(now) {
+		e.work.add(now, workSample*float64(cost))
+		m.work.add(now, workSample*float64(cost))
+	}
 }
+
+// workSample is how many calls there are to each whose work is summed: shares of hundreds of calls are all that is wanted.
+const workSample = 8
+
+// sampled reports whether the call that ended at now is one of those: the time, multiplied by an odd number of random bits, decides.
+func sampled(now int64) bool { return uint64(now)*0x9e3779b97f4a7c15>>61 == 0 }
 
 // workFor returns the work that the endpoint has done for a model, lately.
 func (e *Endpoint) workFor(key uint64, now int64) float64 {

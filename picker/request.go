@@ -1,10 +1,6 @@
 package picker
 
-import (
-	"context"
-
-	"github.com/cespare/xxhash/v2"
-)
+import "github.com/cespare/xxhash/v2"
 
 // Type says what a call does to a server, which decides the strategy that places it.
 type Type uint8
@@ -61,31 +57,3 @@ func (r *Request) Cost() uint32 {
 
 // Key returns the point of the ring that a model hashes to (xxhash64 of its name, seed 0).
 func Key(model string) uint64 { return xxhash.Sum64String(model) }
-
-type requestKey struct{}
-
-// keyed is a Request and its Key, which is worked out once for all calls of a context.
-type keyed struct {
-	Request
-	key uint64
-}
-
-// NewContext returns a copy of ctx that carries req. It overrides whatever the call's metadata or message say.
-// The context may be used for any number of calls.
-func NewContext(ctx context.Context, req Request) context.Context {
-	return context.WithValue(ctx, requestKey{}, &keyed{req, Key(req.ModelID)})
-}
-
-// FromContext returns the Request that NewContext put into ctx, and whether there is one.
-func FromContext(ctx context.Context) (Request, bool) {
-	req, _, ok := RequestAndKey(ctx)
-	return req, ok
-}
-
-// RequestAndKey is FromContext with the Request's Key, for the pick path.
-func RequestAndKey(ctx context.Context) (req Request, key uint64, ok bool) {
-	if r, ok := ctx.Value(requestKey{}).(*keyed); ok {
-		return r.Request, r.key, true
-	}
-	return Request{}, 0, false
-}

@@ -32,16 +32,17 @@ func TestRequestContext(t *testing.T) {
 	ctx := context.Background()
 	_, ok := FromContext(ctx)
 	assert.False(t, ok)
-	_, _, ok = RequestAndKey(ctx)
-	assert.False(t, ok)
+	call, got, key := Find(ctx)
+	assert.Nil(t, call)
+	assert.Zero(t, got)
+	assert.Zero(t, key)
 
 	req := Request{ModelID: "abc", Type: Update, Tokens: 7}
 	ctx = NewContext(ctx, req)
-	got, ok := FromContext(ctx)
+	got, ok = FromContext(ctx)
 	assert.True(t, ok)
 	assert.Equal(t, req, got)
-	got, key, ok := RequestAndKey(ctx)
-	assert.True(t, ok)
+	_, got, key = Find(ctx)
 	assert.Equal(t, req, got)
 	assert.Equal(t, Key("abc"), key)
 
@@ -50,5 +51,27 @@ func TestRequestContext(t *testing.T) {
 	assert.Equal(t, Request{ModelID: "other"}, got, "the last one counts")
 	got, _ = FromContext(ctx)
 	assert.Equal(t, req, got)
-	assert.Zero(t, testing.AllocsPerRun(100, func() { RequestAndKey(inner) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { Find(inner) }))
+}
+
+// A Request and a Call are found whichever was put in first, through other values in between.
+func TestRequestAndCallInOneContext(t *testing.T) {
+	type other struct{}
+	req := Request{ModelID: "abc"}
+	ctx, call := NewCall(context.WithValue(NewContext(context.Background(), req), other{}, 1), "message")
+	for _, ctx := range []context.Context{ctx, context.WithValue(ctx, other{}, 2)} {
+		gotCall, gotReq, key := Find(ctx)
+		assert.Same(t, call, gotCall)
+		assert.Equal(t, req, gotReq)
+		assert.Equal(t, Key("abc"), key)
+		assert.NotNil(t, ctx.Value(other{}))
+	}
+	later := NewContext(ctx, Request{ModelID: "later"})
+	gotCall, gotReq, _ := Find(later)
+	assert.Same(t, call, gotCall)
+	assert.Equal(t, "later", gotReq.ModelID)
+	inner, innerCall := NewCall(later, nil)
+	gotCall, gotReq, _ = Find(inner)
+	assert.Same(t, innerCall, gotCall, "the last record hides others")
+	assert.Equal(t, "later", gotReq.ModelID)
 }

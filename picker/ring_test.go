@@ -370,12 +370,13 @@ func TestRingStaysHomeAtModerateLoad(t *testing.T) {
 	}
 }
 
-// heat makes a model the only one that its home and its replicas have worked for, next to others that share the rest.
-func heat(members []Member, model string, share float64, at ...int) {
+// heat makes a model work as much for a home as its share says, where 1 is what the mean endpoint does.
+func heat(members []Member, model string, share float64, home int) {
+	const work = 2 * minWork
 	for i, m := range members {
-		m.Worked(1, uint32(1e6))
-		if len(at) > 0 && i == at[0] {
-			m.ObserveModel(Key(model), model, 1, time.Second, uint32(share*1e6))
+		m.work.add(1, work)
+		if i == home {
+			m.models.add(Key(model), model).work.add(1, share*work)
 		}
 	}
 }
