@@ -125,8 +125,9 @@ func TestRING02(t *testing.T) {
 }
 
 // Ring parameters must be honoured in later configs too (grpc/grpc-go#5460).
-func TestRING04(t *testing.T) {
-	t.Parallel()
+func TestRING04(t *testing.T) { inBubble(t, testRING04) }
+
+func testRING04(t *testing.T) {
 	const before, after = `{"ring":{"virtualNodes":1}}`, `{"ring":{"virtualNodes":500}}`
 	const n, sample = 20_000, 500
 	ids := rig.Models(n)
@@ -142,6 +143,9 @@ func TestRING04(t *testing.T) {
 	require.Greater(t, spread(uneven), 1.8)
 
 	f := rig.New(t, 10)
+	for _, b := range f.Backends {
+		b.Takes(time.Millisecond)
+	}
 	c := f.Client(rig.Setup{Endpoints: []gresolver.Endpoint{}})
 	c.Connect()
 	c.ResolveConfig(before, f.Endpoints()...)
@@ -149,12 +153,15 @@ func TestRING04(t *testing.T) {
 	require.Equal(t, uneven[:sample], served(t, c, sample))
 
 	calling := inBackground(t, 4, func(i int) rig.Result { return c.Send(rig.Model(i), limit) })
+	pause(t.Context(), 100*time.Millisecond)
 	require.NoError(t, c.ResolveConfig(after, f.Endpoints()...).Err)
-	rs := calling.stop()
+	changed := time.Now()
 	ring.Update(after, addresses(10)...)
 	even := ring.Map(ids)
 	assert.LessOrEqual(t, spread(even), 1.25)
 	require.Equal(t, even[:sample], served(t, c, sample))
+	assert.Less(t, time.Since(changed), time.Second)
+	rs := calling.stop()
 	assert.Empty(t, rs.Failed(), "%v", rs)
 	assert.Equal(t, 10, ring.Conns())
 	for _, b := range f.Backends {
@@ -189,8 +196,9 @@ func testRING05(t *testing.T) {
 }
 
 // An update of weights alone must not tear down connections (grpc/grpc-go#5420).
-func TestRING06(t *testing.T) {
-	t.Parallel()
+func TestRING06(t *testing.T) { inBubble(t, testRING06) }
+
+func testRING06(t *testing.T) {
 	f := rig.New(t, 20)
 	for _, b := range f.Backends {
 		b.Handle(slowOn(rig.Plain, 500*time.Millisecond))
@@ -211,7 +219,7 @@ func TestRING06(t *testing.T) {
 	weighted := time.Now()
 	const n = 1000
 	heavy := rig.Count(served(t, c, n))[f.Backends[0].Addr()]
-	t.Logf("%d models mapped in %v", n, time.Since(weighted))
+	assert.Less(t, time.Since(weighted), time.Second)
 	rs := slow.stop()
 	assert.Empty(t, rs.Failed(), "%v", rs)
 	for _, b := range f.Backends {
@@ -246,17 +254,23 @@ func TestRING08(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := rig.New(t, 2)
-			c := f.Client(rig.Setup{Config: plain, Endpoints: f.Endpoints()[:1]})
-			c.Ready(1)
-			traffic := inBackground(t, 2, func(i int) rig.Result { return c.Send(rig.Model(i%1000), limit) })
-			add(f, c)
-			rig.Eventually(t, func() bool { return c.Endpoint("b1:1").Status == "ready" }, time.Second, "the second backend ready")
-			share := float64(rig.Count(served(t, c, 1000))["b1:1"]) / 1000
-			assert.True(t, .35 <= share && share <= .65, "share of the second backend: %v", share)
-			rs := traffic.stop()
-			assert.Empty(t, rs.Failed(), "%v", rs)
+			inBubble(t, func(t *testing.T) {
+				f := rig.New(t, 2)
+				for _, b := range f.Backends {
+					b.Takes(time.Millisecond)
+				}
+				c := f.Client(rig.Setup{Config: plain, Endpoints: f.Endpoints()[:1]})
+				c.Ready(1)
+				traffic := inBackground(t, 2, func(i int) rig.Result { return c.Send(rig.Model(i%1000), limit) })
+				pause(t.Context(), 100*time.Millisecond)
+				added := time.Now()
+				add(f, c)
+				share := float64(rig.Count(served(t, c, 1000))["b1:1"]) / 1000
+				assert.True(t, .35 <= share && share <= .65, "share of the second backend: %v", share)
+				assert.Less(t, time.Since(added), time.Second)
+				rs := traffic.stop()
+				assert.Empty(t, rs.Failed(), "%v", rs)
+			})
 		})
 	}
 }
