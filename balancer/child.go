@@ -83,9 +83,9 @@ func (c *child) connState(sc gbalancer.SubConn, s connectivity.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case s == connectivity.Ready:
+	case s == connectivity.Ready && c.ready == nil: // if two connect at the same moment, pick_first too keeps the first
 		c.ready = sc
-	case c.ready == sc:
+	case s != connectivity.Ready && c.ready == sc:
 		c.ready, c.since = nil, time.Now()
 	default:
 		return
