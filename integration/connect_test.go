@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -8,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	gresolver "google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
 
 	"github.com/mlbalancer/mlbalancer/integration/rig"
@@ -136,6 +139,35 @@ func TestEachHomeHasItsOwnPatience(t *testing.T) {
 		require.NoError(t, r.Err)
 		require.InDelta(t, patience, r.Took, float64(20*time.Millisecond))
 		require.Equal(t, picker.Replica, d.Reason)
+	})
+}
+
+// Of the addresses of an endpoint the one that connects first serves, even if another one connects at the same moment.
+func TestTwoAddressesThatConnectAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const stagger = 250 * time.Millisecond // between attempts to connect to the addresses of one endpoint (RFC 8305)
+		f := rig.New(t, 2)
+		late := grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			wait := stagger
+			if addr == "b0:1" {
+				wait *= 2
+			}
+			if err := rig.Wait(ctx, wait); err != nil {
+				return nil, err
+			}
+			return f.DialContext(ctx, addr)
+		})
+		for range 100 {
+			c := f.Client(rig.Setup{Endpoints: []gresolver.Endpoint{rig.At("b0:1", "b1:1")}, Options: []grpc.DialOption{late}})
+			require.NoError(t, c.Send("m", limit).Err)
+			<-time.After(2 * patience)
+			r := c.Send("m", limit)
+			require.NoError(t, r.Err)
+			require.Zero(t, r.Took)
+			require.Equal(t, 1, f.Open())
+			require.NoError(t, c.Close())
+			rig.Eventually(t, func() bool { return f.Open() == 0 }, time.Second, "connections closed")
+		}
 	})
 }
 

@@ -398,16 +398,15 @@ func TestLIFE08(t *testing.T) {
 						stopping.Go(b.GracefulStop)
 						pause(t.Context(), 300*time.Millisecond)
 						c.Resolve(without(f.Endpoints(), i)...)
-						pause(t.Context(), 100*time.Millisecond)
+						pause(t.Context(), 25*time.Millisecond)
 						b.Start()
-						pause(t.Context(), 300*time.Millisecond)
+						pause(t.Context(), 100*time.Millisecond)
 						c.Resolve(f.Endpoints()...)
-						pause(t.Context(), 150*time.Millisecond)
 					}
 				}
 				rs := traffic.stop()
 				stopping.Wait()
-				require.GreaterOrEqual(t, len(rs), 20_000)
+				require.GreaterOrEqual(t, len(rs), 10_000, "half of the case's calls, for each of two strategies")
 				require.Empty(t, rs.Failed(), "%v", rs)
 				for _, r := range rs {
 					n, ok := runs.Load(r.Index)

@@ -81,7 +81,7 @@ func (f *Fleet) Dial(s Setup) (*Client, error) {
 	}
 	opts := append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(f.dial),
+		grpc.WithContextDialer(f.DialContext),
 		grpc.WithResolvers(c.resolver),
 		grpc.WithDefaultServiceConfig(ServiceConfig(s.Config)),
 		grpc.WithReadBufferSize(4 << 10),

@@ -93,8 +93,8 @@ func Named(name string, addrs ...string) gresolver.Endpoint {
 	return resolver.WithName(At(addrs...), name)
 }
 
-// dial is the network. A server is found by the host part of the address, so it can have any number of addresses.
-func (f *Fleet) dial(ctx context.Context, addr string) (net.Conn, error) {
+// DialContext is the network. A server is found by the host part of the address, so it can have any number of addresses.
+func (f *Fleet) DialContext(ctx context.Context, addr string) (net.Conn, error) {
 	host, _, _ := strings.Cut(addr, ":")
 	b := f.hosts[host]
 	if b == nil {
