@@ -16,12 +16,13 @@ const module = "github.com/mlbalancer/mlbalancer"
 // arrows says which packages of the module a package may import, each with all that is below it ("health" stands for health/standard
 // too). What is not listed may import nothing of the module. The root package and what no library imports are not restrained.
 var arrows = map[string][]string{
-	"balancer":     {"picker", "health", "resolver", "breaker", "internal/methods", "internal/strictjson"},
-	"picker":       {"breaker", "health"},
-	"health":       {"health", "proto"},
-	"retry":        {"picker", "internal/methods"},
-	"hedge":        {"picker", "retry", "internal/methods"},
-	"internal/sim": {"picker", "breaker", "health"},
+	"balancer":         {"picker", "health", "resolver", "breaker", "internal/methods", "internal/outcome", "internal/strictjson"},
+	"picker":           {"breaker", "health"},
+	"health":           {"health", "proto"},
+	"retry":            {"picker", "internal/methods"},
+	"hedge":            {"picker", "retry", "internal/methods"},
+	"internal/outcome": {"picker"},
+	"internal/sim":     {"picker", "breaker", "health"},
 }
 
 // free are the packages that may import whatever they like, and that no other may import.
