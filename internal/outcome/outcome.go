@@ -1,10 +1,10 @@
-// Package outcome judges how attempts end: from the status of an attempt, what it says about the endpoint, about the model on it, or
-// about the caller.
+// Package outcome judges how attempts end: what the status of an attempt says about the endpoint, about the model on it,
+// or about the caller.
 //
 // The code alone does not tell. Model servers use one code for many things (UNAVAILABLE is Triton's word for a full queue, for
-// a model that loads, for a server that stops and for a missing password), and one thing has many codes (a model that is not there
-// is NOT_FOUND, UNAVAILABLE, INVALID_ARGUMENT, INTERNAL or UNKNOWN). So a Table looks at the code and at the text. What it does not
-// know, it judges by the code alone:
+// a model that loads, for a server that stops and for a missing password), and one thing has many codes (a model that is not
+// there is NOT_FOUND, UNAVAILABLE, INVALID_ARGUMENT, INTERNAL or UNKNOWN). So a Table looks at the code and at the text. What
+// it does not know, it judges by the code alone:
 //
 //	OK                                                                  success
 //	UNAVAILABLE, DEADLINE_EXCEEDED, DATA_LOSS, CANCELLED                failure
@@ -16,8 +16,8 @@
 //
 // CANCELLED and DEADLINE_EXCEEDED are the server's only if the caller still waited for the answer.
 //
-// A NOT_FOUND is a model that is not there only if its text says so. Any other is something that the caller looked for in the model's
-// own data, and taking it for a missing model would send that model's calls away from the endpoints that hold it.
+// A NOT_FOUND is a model that is not there only if its text says so. Any other is something that the caller looked for in
+// the model's own data: to take it for a missing model would send that model's calls away from the endpoints that hold it.
 package outcome
 
 import (
@@ -78,9 +78,9 @@ const closing = "grpc: the client connection is closing"
 
 // Classify judges an attempt that reached its endpoint. ctx is the attempt's context.
 //
-// What the caller brought about itself is never the endpoint's, overridden or not: it cancelled the call, or closed the channel. Its
-// deadline is the endpoint's failure if the attempt had at least the slow time and nothing came back. CANCELLED and DEADLINE_EXCEEDED
-// before that are the server's own.
+// A call that the caller cancelled, or whose channel it closed, is Cancelled, whatever is overridden. So is one whose deadline
+// passed, unless the attempt had the slow time and nothing came back: that is the endpoint's failure. CANCELLED and
+// DEADLINE_EXCEEDED before the call's end are the server's own.
 //
 // It does not allocate, except for an error that wraps a status or is none.
 func (t *Table) Classify(ctx context.Context, end End) picker.Outcome {
@@ -110,8 +110,8 @@ func (t *Table) Classify(ctx context.Context, end End) picker.Outcome {
 	return e.outcome
 }
 
-// over reports whether nobody waits for the answer any more. A server ends a call whose deadline has passed too, and its word may come
-// before the timer of ctx.
+// over reports whether nobody waits for the answer any more. A server that knows the deadline ends the call as well, and its
+// word may come before the timer of ctx.
 func over(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true

@@ -13,9 +13,9 @@ import (
 const pushbackKey = "grpc-retry-pushback-ms"
 
 // Pushback returns how long a server that failed an attempt wants callers to wait before the next: 0 if it does not say, less
-// than 0 if there is to be no next. It says so in the trailer grpc-retry-pushback-ms, as a number of milliseconds; a number below 0,
-// none at all, or several mean no next attempt, as gRFC A6 has it. Without that trailer a google.rpc.RetryInfo in the details of
-// err counts.
+// than 0 if there is to be no next. It says so in the trailer grpc-retry-pushback-ms, in milliseconds; what is negative, no
+// number or given more than once means no next attempt, as gRFC A6 has it. Without that trailer a google.rpc.RetryInfo in the
+// details of err counts.
 func Pushback(trailer metadata.MD, err error) time.Duration {
 	switch values := trailer[pushbackKey]; len(values) {
 	case 0:
