@@ -19,8 +19,8 @@ var arrows = map[string][]string{
 	"balancer":         {"picker", "health", "resolver", "breaker", "internal/methods", "internal/outcome", "internal/strictjson"},
 	"picker":           {"breaker", "health"},
 	"health":           {"health", "proto"},
-	"retry":            {"picker", "internal/methods"},
-	"hedge":            {"picker", "retry", "internal/methods"},
+	"retry":            {"picker", "internal/methods", "internal/outcome"},
+	"hedge":            {"picker", "retry", "internal/methods", "internal/outcome"},
 	"internal/outcome": {"picker"},
 	"internal/sim":     {"picker", "breaker", "health"},
 }

@@ -229,12 +229,14 @@ func (sc *subConn) Shutdown() {
 // UpdateAddresses implements gbalancer.SubConn.
 func (sc *subConn) UpdateAddresses([]gresolver.Address) {}
 
-// PickTimes returns how long each of n picks took, one after the other over the calls.
-func (c *Channel) PickTimes(calls Calls, n int) []time.Duration {
+// PickTimes measures n times how long a number of picks take, one after the other over the calls.
+func (c *Channel) PickTimes(calls Calls, n, picks int) []time.Duration {
 	took := make([]time.Duration, n)
 	for i := range took {
 		start := time.Now()
-		c.pick(c.Picker(), calls[i%len(calls)], Infer)
+		for range picks {
+			c.pick(c.Picker(), calls[i%len(calls)], Infer)
+		}
 		took[i] = time.Since(start)
 	}
 	return took
