@@ -51,7 +51,8 @@ func TestPicksDoNotWaitForUpdates(t *testing.T) {
 	}
 	close(stop)
 	<-stopped
-	t.Logf("one pick and %d: p50 %v and %v, p99.9 %v and %v", same, quantile(a, .5), quantile(b, .5), quantile(a, .999), quantile(b, .999))
+	t.Logf("one pick and %d: p50 %v and %v, p99.9 %v and %v",
+		same, quantile(a, .5), quantile(b, .5), quantile(a, .999), quantile(b, .999))
 	assert.LessOrEqual(t, quantile(a, .999), quantile(b, .999)+time.Millisecond)
 }
 

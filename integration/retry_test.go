@@ -16,7 +16,11 @@ import (
 
 // gRPC's own retries of the config go to endpoints that the call has not tried yet, and no further than there are any.
 func TestRetriesGoElsewhere(t *testing.T) {
-	for name, section := range map[string]string{"ring": `{}`, "p2c": `{"inference":{"strategy":"p2c"}}`, "turns": `{"inference":{"strategy":"round_robin"}}`} {
+	for name, section := range map[string]string{
+		"ring":  `{}`,
+		"p2c":   `{"inference":{"strategy":"p2c"}}`,
+		"turns": `{"inference":{"strategy":"round_robin"}}`,
+	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				const servers = 4
