@@ -106,7 +106,7 @@ func TestADecisionSaysWhereAndWhy(t *testing.T) {
 	require.Equal(t, codes.Canceled, status.Code(err))
 	require.Zero(t, d.Attempt, "a call that was never placed")
 
-	f.Backends[0].Fails(codes.NotFound, "no such model")
+	f.Backends[0].Fails(codes.NotFound, "no such row")
 	m := modelAt(t, "b0:1", f.Endpoints()...)
 	r, d = decide(c, m)
 	require.Equal(t, codes.NotFound, status.Code(r.Err))
