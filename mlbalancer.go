@@ -5,13 +5,16 @@ import (
 
 	"github.com/mlbalancer/mlbalancer/balancer"
 	_ "github.com/mlbalancer/mlbalancer/resolver" // registers mlb-static
+	"github.com/mlbalancer/mlbalancer/retry"
 )
 
 // Option is a choice for DialOptions and StreamClientInterceptor.
 type Option func(*options)
 
 type options struct {
-	config *balancer.Config
+	config  *balancer.Config
+	retry   []retry.Option
+	noRetry bool
 }
 
 func newOptions(opts []Option) *options {
@@ -29,6 +32,15 @@ func newOptions(opts []Option) *options {
 // grpc.NewClient return an error that names it.
 func WithConfig(c *balancer.Config) Option { return func(o *options) { o.config = c } }
 
+// WithRetry sets options of the excluding retry, such as its budget.
+func WithRetry(opts ...retry.Option) Option {
+	return func(o *options) { o.retry, o.noRetry = append(o.retry, opts...), false }
+}
+
+// WithoutRetry leaves retries to gRPC, as the service config has them: each of its attempts goes to a server that none before it went to,
+// where there is one.
+func WithoutRetry() Option { return func(o *options) { o.noRetry = true } }
+
 // DialOptions returns the options that make a channel model-aware. They are exactly these:
 //
 //   - grpc.WithDefaultServiceConfig selects the policy model_aware, with all defaults or with the config of WithConfig.
@@ -36,7 +48,9 @@ func WithConfig(c *balancer.Config) Option { return func(o *options) { o.config 
 //     Of several grpc.WithDefaultServiceConfig options the last one counts. To set timeouts or retries of methods as
 //     well, write the whole service config yourself, with the policy's part as [balancer.Config.ServiceConfig] prints
 //     it, and pass it after these options.
-//   - grpc.WithChainUnaryInterceptor adds UnaryClientInterceptor to the chain.
+//   - grpc.WithChainUnaryInterceptor adds UnaryClientInterceptor and, within it, the excluding retry of package retry to the chain.
+//   - grpc.WithDisableRetry switches gRPC's own retries off: two of them would multiply attempts. WithoutRetry leaves gRPC's
+//     alone and adds none of ours.
 //   - grpc.WithChainStreamInterceptor adds StreamClientInterceptor to the chain.
 //
 // Pass them last. Interceptors run in the order of the options that add them, the one of grpc.WithUnaryInterceptor or
@@ -46,13 +60,18 @@ func WithConfig(c *balancer.Config) Option { return func(o *options) { o.config 
 // attempts of one call and avoid the servers of earlier ones; an interceptor that runs a call several times at once
 // must not stand there.
 //
-// Nothing else is changed: gRPC's retries do what the service config says, each attempt on a server that none before it
-// went to where there is one.
+// Nothing else is changed.
 func DialOptions(opts ...Option) []grpc.DialOption {
 	o := newOptions(opts)
-	return []grpc.DialOption{
+	dial := []grpc.DialOption{
 		grpc.WithDefaultServiceConfig(o.config.ServiceConfig()),
 		grpc.WithChainUnaryInterceptor(UnaryClientInterceptor()),
 		grpc.WithChainStreamInterceptor(streamInterceptor(o)),
 	}
+	if o.noRetry {
+		return dial
+	}
+	return append(dial,
+		grpc.WithChainUnaryInterceptor(retry.UnaryClientInterceptor(o.retry...)),
+		grpc.WithDisableRetry())
 }

@@ -25,6 +25,7 @@ type child struct {
 	policy               *policy
 
 	// Guarded by policy.mu.
+	member  *member
 	ready   gbalancer.SubConn  // the SubConn that is connected, if one is
 	verdict connectivity.State // what pick_first reported last
 	err     error              // why, if verdict is TransientFailure
@@ -45,7 +46,7 @@ type memberKey struct{}
 func (c *child) UpdateClientConnState(s gbalancer.ClientConnState) error {
 	if m, ok := s.ResolverState.Endpoints[0].Attributes.Value(memberKey{}).(*member); ok {
 		c.policy.mu.Lock()
-		m.child = c
+		m.child, c.member = c, m
 		c.policy.mu.Unlock()
 	}
 	return c.leaf.UpdateClientConnState(gbalancer.ClientConnState{
@@ -85,6 +86,9 @@ func (c *child) connState(sc gbalancer.SubConn, s connectivity.State) {
 	switch {
 	case s == connectivity.Ready && c.ready == nil: // if two connect at the same moment, pick_first too keeps the first
 		c.ready = sc
+		if c.member != nil {
+			c.member.endpoint.Reconnected()
+		}
 	case s != connectivity.Ready && c.ready == sc:
 		c.ready, c.since = nil, time.Now()
 	default:

@@ -9,7 +9,9 @@ import (
 
 	"google.golang.org/grpc/serviceconfig"
 
+	"github.com/mlbalancer/mlbalancer/breaker"
 	"github.com/mlbalancer/mlbalancer/internal/methods"
+	"github.com/mlbalancer/mlbalancer/internal/outcome"
 	"github.com/mlbalancer/mlbalancer/internal/strictjson"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
@@ -25,6 +27,10 @@ type Config struct {
 	Inference StrategyConfig
 	// Update places calls that change servers, and calls that name no model. Default: p2c.
 	Update StrategyConfig
+	// Breaker says what opens circuit breakers. Nil means DefaultBreaker.
+	Breaker *BreakerConfig
+	// Health says how endpoints' health counts. Nil means DefaultHealth.
+	Health *HealthConfig
 	// Strategies holds the options of strategies, at most one of each name; a strategy that is not listed has its defaults. In JSON each
 	// is a section of its own, under the strategy's name.
 	Strategies []picker.Options
@@ -47,6 +53,35 @@ type StrategyConfig struct {
 	// Strategy is the name of a registered strategy; empty means the default.
 	Strategy string `json:"strategy,omitempty"`
 }
+
+// BreakerConfig says what opens the circuit breakers of endpoints, and of models on endpoints. Start from DefaultBreaker: a field that is
+// zero switches its rule off.
+type BreakerConfig struct {
+	breaker.Config
+	// PerModel gives each model on an endpoint a breaker of its own: a model that fails there is taken out of that endpoint alone, unless
+	// others fail there too. If false, a model's failures count for its endpoint. Default true.
+	PerModel bool `json:"perModel"`
+	// Codes says what a status code means, whatever the text: from gRPC's name of the code ("NOT_FOUND") to "success",
+	// "failure" (of the endpoint), "model-fault", "misplaced" (the model is not there), "overload", "draining", "caller-fault" or "cancelled".
+	// Codes that are not listed mean what the servers that are known mean by them.
+	Codes map[string]string `json:"codes,omitzero"`
+}
+
+// DefaultBreaker returns a BreakerConfig with each field at its default.
+func DefaultBreaker() *BreakerConfig {
+	return &BreakerConfig{Config: breaker.DefaultConfig(), PerModel: true}
+}
+
+// HealthConfig says how endpoints' health counts.
+type HealthConfig struct {
+	// PanicThreshold is the share of the connected endpoints, 0 to 1, that must be usable. When fewer are, open breakers and drains of
+	// endpoints are ignored, since sending all calls to the few that are left would break them too. 0 never ignores them.
+	// Default 0.5.
+	PanicThreshold float64 `json:"panicThreshold"`
+}
+
+// DefaultHealth returns a HealthConfig with each field at its default.
+func DefaultHealth() *HealthConfig { return &HealthConfig{PanicThreshold: 0.5} }
 
 // DefaultModelHeaders returns the metadata keys that are read for a model by default, in order: ours, those of ModelMesh, Seldon Core
 // and Ray Serve, and that of the Gateway API inference extension.
@@ -76,6 +111,12 @@ func (c *Config) fill() {
 	}
 	if c.Update.Strategy == "" {
 		c.Update.Strategy = defaultUpdate
+	}
+	if c.Breaker == nil {
+		c.Breaker = DefaultBreaker()
+	}
+	if c.Health == nil {
+		c.Health = DefaultHealth()
 	}
 	for _, name := range picker.Strategies() {
 		if c.options(name) == nil {
@@ -119,7 +160,7 @@ func parse(js json.RawMessage) (c *Config, unknown []string, err error) {
 	if err != nil {
 		return nil, nil, named(err)
 	}
-	c = &Config{}
+	c = &Config{Breaker: DefaultBreaker(), Health: DefaultHealth()}
 	for _, f := range fields {
 		var section any
 		switch f.Key {
@@ -129,6 +170,10 @@ func parse(js json.RawMessage) (c *Config, unknown []string, err error) {
 			section = &c.Inference
 		case "update":
 			section = &c.Update
+		case "breaker":
+			section = c.Breaker
+		case "health":
+			section = c.Health
 		default:
 			o := picker.Defaults(f.Key)
 			if o == nil {
@@ -158,6 +203,12 @@ func (c *Config) normalize() error {
 	if err := c.Request.check(); err != nil {
 		return err
 	}
+	if err := c.Breaker.check(); err != nil {
+		return err
+	}
+	if p := c.Health.PanicThreshold; !(p >= 0 && p <= 1) {
+		return &strictjson.Error{Path: "health.panicThreshold", Got: fmt.Sprint(p), Want: "0 to 1"}
+	}
 	seen := map[string]bool{}
 	for _, o := range c.Strategies {
 		name := o.Strategy()
@@ -177,6 +228,18 @@ func (c *Config) normalize() error {
 		if !seen[s.name] {
 			return &strictjson.Error{Path: s.path, Got: quote(s.name), Want: "one of " + strings.Join(picker.Strategies(), ", ")}
 		}
+	}
+	return nil
+}
+
+func (b *BreakerConfig) check() error {
+	var rule *breaker.FieldError
+	if err := b.Validate(); errors.As(err, &rule) {
+		return &strictjson.Error{Path: strictjson.Join("breaker", rule.Field), Got: rule.Got, Want: rule.Want}
+	}
+	var code *picker.FieldError
+	if _, err := outcome.New(b.Codes); errors.As(err, &code) {
+		return &strictjson.Error{Path: strictjson.Join("breaker", code.Field), Got: code.Got, Want: code.Want}
 	}
 	return nil
 }
@@ -244,6 +307,12 @@ func (c *Config) MarshalJSON() ([]byte, error) {
 	}
 	if c.Update != (StrategyConfig{}) {
 		sections["update"] = c.Update
+	}
+	if c.Breaker != nil {
+		sections["breaker"] = c.Breaker
+	}
+	if c.Health != nil {
+		sections["health"] = c.Health
 	}
 	for _, o := range c.Strategies {
 		sections[o.Strategy()] = o

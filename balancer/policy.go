@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	gbalancer "google.golang.org/grpc/balancer"
@@ -17,6 +18,8 @@ import (
 	_ "google.golang.org/grpc/health" // switches client-side health checking on, where a service config asks for it
 	"google.golang.org/grpc/serviceconfig"
 
+	"github.com/mlbalancer/mlbalancer/breaker"
+	"github.com/mlbalancer/mlbalancer/internal/outcome"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
 
@@ -47,8 +50,13 @@ func (builder) Build(cc gbalancer.ClientConn, opts gbalancer.BuildOptions) gbala
 	if opts.ChannelzParent != nil {
 		p.channel = opts.ChannelzParent
 	}
+	p.guard = picker.NewGuard(breaker.DefaultConfig(), p.rand)
+	p.guarded = &guarded{p}
 	p.configureLocked(DefaultConfig())
 	p.buildTableLocked()
+	p.mu.Lock() // since watch reads it
+	p.watcher = time.AfterFunc(watchEvery, p.watch)
+	p.mu.Unlock()
 	p.children = endpointsharding.NewBalancer(p, opts, p.newChild, endpointsharding.Options{})
 	return p
 }
@@ -63,18 +71,25 @@ type policy struct {
 	channel  any // identity of the channel, nil if unknown
 	target   string
 	rand     func() uint64
+	guard    *picker.Guard
+	guarded  *guarded
+
+	refused atomic.Bool // a call was refused since the last watch: picks set it
 
 	// mu guards what follows. It may be held while calling ClientConn.UpdateState, never while calling a child: children
 	// report back from within calls.
 	mu          sync.Mutex
 	config      *Config
 	reader      *requestReader
+	outcomes    *outcome.Table
 	members     *membership
 	table       *picker.Table
 	resolverErr error // why there is no usable update; nil after a good one
 	updating    bool  // children are being updated: publish once they are done
 	closed      bool
 	patience    *time.Timer // runs out when the next Pending endpoint does
+	watcher     *time.Timer // calls watch
+	transitions []breaker.Event
 	published   *snapshot
 	state       connectivity.State
 	pickers     uint64 // published so far
@@ -110,6 +125,7 @@ func (p *policy) UpdateClientConnState(s gbalancer.ClientConnState) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.updating = false
+	p.enrollLocked()
 	p.buildTableLocked()
 	p.publishLocked()
 	return err
@@ -121,6 +137,8 @@ var errNoAddresses = errors.New(Name + ": the resolver produced no addresses")
 func (p *policy) configureLocked(c *Config) {
 	if !reflect.DeepEqual(p.config, c) {
 		p.config, p.reader = c, newRequestReader(&c.Request)
+		p.outcomes, _ = outcome.New(c.Breaker.Codes) // checked when the config was parsed
+		p.guardLocked()
 	}
 }
 
@@ -168,7 +186,9 @@ func (p *policy) Close() {
 	if p.patience != nil {
 		p.patience.Stop()
 	}
+	p.watcher.Stop()
 	members := p.members
+	p.guard.Group.Set(monotonic(), nil)
 	p.mu.Unlock()
 	p.children.Close()
 	parked.park(p.channel, members)
@@ -182,7 +202,9 @@ func (p *policy) UpdateState(gbalancer.State) {
 }
 
 func (p *policy) buildTableLocked() {
-	p.table = picker.NewTable(p.table, p.config.plan(), p.members.members(), p.statusLocked(time.Now()), p.rand)
+	plan := p.config.plan()
+	plan.Guard = p.guard
+	p.table = picker.NewTable(p.table, plan, p.members.members(), p.statusLocked(time.Now()), p.rand)
 }
 
 func (p *policy) statusLocked(now time.Time) []picker.Status {
@@ -209,7 +231,7 @@ func (p *policy) publishLocked() {
 	}
 	p.waitForPendingLocked(now)
 	state, refusal := p.verdictLocked()
-	s := &snapshot{table: p.table, conns: p.connsLocked(), reader: p.reader, refusal: refusal, policy: p}
+	s := &snapshot{table: p.table, conns: p.connsLocked(), reader: p.reader, outcomes: p.outcomes, refusal: refusal, policy: p}
 	if state == p.state && s.equal(p.published) {
 		return
 	}

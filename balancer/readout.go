@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/mlbalancer/mlbalancer/breaker"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
 
@@ -25,6 +26,13 @@ type State struct {
 	Connectivity string `json:"connectivity"`
 	// Pickers counts the pickers that were published: one for each change that routing could see.
 	Pickers uint64 `json:"pickers"`
+	// Panic says that too few endpoints are usable, so that open breakers and drains are being ignored.
+	Panic bool `json:"panic"`
+	// OpenBreakers is how many endpoints' breakers are open or half-open, MaxOpen how many may be at once.
+	OpenBreakers int `json:"open_breakers"`
+	MaxOpen      int `json:"max_open_breakers"`
+	// Transitions are the last changes of breakers, at most 128, oldest first.
+	Transitions []Transition `json:"transitions"`
 	// Endpoints are those of the resolver's last good update, by name.
 	Endpoints []EndpointState `json:"endpoints"`
 }
@@ -41,6 +49,10 @@ type EndpointState struct {
 	Status string `json:"status"`
 	// RingShare is the part of all models, 0 to 1, whose home it is; 0 if inference does not go by a ring.
 	RingShare float64 `json:"ring_share"`
+	// Draining says that the endpoint said it is going away: it gets no new calls.
+	Draining bool `json:"draining"`
+	// Breaker is the endpoint's circuit breaker.
+	Breaker BreakerState `json:"breaker"`
 	// InFlight is the number of this channel's calls on it now.
 	InFlight int `json:"in_flight"`
 	// CostInFlight is their cost, in tokens.
@@ -58,6 +70,31 @@ type ModelState struct {
 	Name string `json:"name"`
 	// Service is the moving average of the latency of its successful calls.
 	Service time.Duration `json:"service_ns"`
+	// Breaker is the model's own breaker on the endpoint; nil while there is nothing against it.
+	Breaker *BreakerState `json:"breaker,omitempty"`
+}
+
+// BreakerState is what a breaker does, and why.
+type BreakerState struct {
+	// State is "closed", "open" or "half-open".
+	State string `json:"state"`
+	// Reason is why it changed last, in words; empty if it never did.
+	Reason string `json:"reason,omitempty"`
+	// OpenLeft is how long it will refuse all calls; 0 if it does not.
+	OpenLeft time.Duration `json:"open_left_ns,omitempty"`
+	// Counts is what it has seen in its window; zero for that of a model.
+	Counts breaker.Counts `json:"counts"`
+}
+
+// Transition is one change of a breaker.
+type Transition struct {
+	Time     time.Time     `json:"time"`
+	Endpoint string        `json:"endpoint"`
+	Model    string        `json:"model,omitempty"` // empty if it is the endpoint's
+	From     string        `json:"from"`
+	To       string        `json:"to"`
+	Reason   string        `json:"reason"`
+	OpenFor  time.Duration `json:"open_for_ns,omitempty"`
 }
 
 const inspectMethod = "/mlbalancer.Local/Snapshot"
@@ -106,13 +143,21 @@ func (staysHere) RequireTransportSecurity() bool { return false }
 func (p *policy) read() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := State{Target: p.target, Connectivity: p.state.String(), Pickers: p.pickers}
+	now := monotonic()
+	s := State{Target: p.target, Connectivity: p.state.String(), Pickers: p.pickers, Panic: p.guard.Panic()}
+	s.OpenBreakers, s.MaxOpen = p.guard.Group.Open()
+	for _, e := range p.transitions {
+		s.Transitions = append(s.Transitions, Transition{
+			Time: start.Add(time.Duration(e.At)), Endpoint: e.Endpoint, Model: e.Model,
+			From: e.From.String(), To: e.To.String(), Reason: e.Reason.String(), OpenFor: e.OpenFor,
+		})
+	}
 	shares, _ := p.table.InferenceStrategy().(interface{ Share(i int) float64 })
 	for i, m := range p.members.slots {
 		if m == nil {
 			continue
 		}
-		e := readEndpoint(m, p.table.Status(i))
+		e := readEndpoint(m, p.table.Status(i), now)
 		if shares != nil {
 			e.RingShare = shares.Share(i)
 		}
@@ -122,12 +167,29 @@ func (p *policy) read() State {
 	return s
 }
 
-func readEndpoint(m *member, st picker.Status) EndpointState {
+func readPair(p *breaker.Pair, now int64) *BreakerState {
+	if p == nil {
+		return nil
+	}
+	s := &BreakerState{State: p.State().String(), OpenLeft: p.OpenLeft(now)}
+	if last, ok := p.Last(); ok {
+		s.Reason = last.Reason.String()
+	}
+	return s
+}
+
+func readEndpoint(m *member, st picker.Status, now int64) EndpointState {
+	b := m.endpoint.Breaker()
 	s := EndpointState{
 		Name: m.endpoint.ID(), Weight: m.weight, Status: st.String(),
 		InFlight: m.endpoint.InFlight(), CostInFlight: m.endpoint.CostInFlight(),
-		Latency: time.Duration(m.endpoint.Latency()),
-		Picks:   map[string]uint64{},
+		Latency:  time.Duration(m.endpoint.Latency()),
+		Picks:    map[string]uint64{},
+		Draining: m.endpoint.Draining(now),
+		Breaker:  BreakerState{State: b.State().String(), OpenLeft: b.OpenLeft(now), Counts: b.Counts()},
+	}
+	if last, ok := b.Last(); ok {
+		s.Breaker.Reason = last.Reason.String()
 	}
 	for _, a := range m.resolved.Addresses {
 		s.Addresses = append(s.Addresses, a.Addr)
@@ -138,7 +200,7 @@ func readEndpoint(m *member, st picker.Status) EndpointState {
 		}
 	}
 	for model := range m.endpoint.Models() {
-		s.Models = append(s.Models, ModelState{Name: model.Name(), Service: model.Service()})
+		s.Models = append(s.Models, ModelState{Name: model.Name(), Service: model.Service(), Breaker: readPair(model.Breaker(), now)})
 	}
 	slices.SortFunc(s.Models, func(a, b ModelState) int { return cmp.Compare(a.Name, b.Name) })
 	return s

@@ -14,7 +14,7 @@ const (
 	// parkFor is how long a closed balancer's endpoints are kept.
 	parkFor = 10 * time.Minute
 	// maxParked bounds the endpoints that are kept, over all channels of the process; the oldest go first.
-	maxParked = 4096
+	maxParked = 1024
 )
 
 // parkKey is an endpoint of a channel. The channel is its channelz identity, which is the same before and after idleness and never

@@ -10,22 +10,24 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mlbalancer/mlbalancer/internal/outcome"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
 
 // snapshot is the gRPC picker: an immutable view of the policy that every pick reads. It needs no lock of its own, since gRPC
 // swaps pickers atomically.
 type snapshot struct {
-	table   *picker.Table
-	conns   []gbalancer.SubConn // by the table's index; nil where not connected
-	reader  *requestReader
-	refusal error   // what a call gets when nothing is ready
-	policy  *policy // for read-outs
+	table    *picker.Table
+	conns    []gbalancer.SubConn // by the table's index; nil where not connected
+	reader   *requestReader
+	outcomes *outcome.Table
+	refusal  error // what a call gets when nothing is ready
+	policy   *policy
 }
 
 // equal reports whether two snapshots pick alike.
 func (s *snapshot) equal(o *snapshot) bool {
-	return o != nil && s.table == o.table && s.reader == o.reader && s.refusal == o.refusal && slices.Equal(s.conns, o.conns)
+	return o != nil && s.table == o.table && s.reader == o.reader && s.outcomes == o.outcomes && s.refusal == o.refusal && slices.Equal(s.conns, o.conns)
 }
 
 // Pick implements gbalancer.Picker.
@@ -36,30 +38,51 @@ func (s *snapshot) Pick(info gbalancer.PickInfo) (gbalancer.PickResult, error) {
 		return gbalancer.PickResult{}, errInspected
 	}
 	a := newAttempt()
-	a.read(call, own, key, &info, s.reader)
-	a.query.Now = monotonic()
-	choice := s.table.Pick(&a.query)
+	a.read(call, own, key, &info, s)
+	choice := s.table.Place(&a.query, deadlineOf(info.Ctx), &a.Attempt)
 	if choice.Index < 0 {
 		a.release()
-		if choice.Reason == picker.Wait {
-			return gbalancer.PickResult{}, gbalancer.ErrNoSubConnAvailable
-		}
-		return gbalancer.PickResult{}, s.refusal
+		return gbalancer.PickResult{}, s.refuse(choice.Reason)
 	}
-	a.begin(s.table.Member(choice.Index).Endpoint, choice.Reason)
+	if call != nil {
+		call.Placed(a.Endpoint(), choice.Reason)
+	}
 	return gbalancer.PickResult{SubConn: s.conns[choice.Index], Done: a.done}, nil
+}
+
+// refuse returns what a call gets that was placed nowhere.
+func (s *snapshot) refuse(r picker.Reason) error {
+	switch r {
+	case picker.Wait:
+		return gbalancer.ErrNoSubConnAvailable
+	case picker.Tried:
+		return errTried
+	case picker.Refused:
+		if !s.policy.refused.Load() {
+			s.policy.refused.Store(true)
+		}
+		return s.policy.guarded
+	}
+	return s.refusal
+}
+
+// deadlineOf returns when the call's time is over, on the clock of monotonic; 0 if it has all the time.
+func deadlineOf(ctx context.Context) int64 {
+	if d, ok := ctx.Deadline(); ok {
+		return max(int64(d.Sub(start)), 1)
+	}
+	return 0
 }
 
 var errInspected = status.Error(codes.Unavailable, Name+": read-out, not a call")
 
 // attempt is one attempt of one call from Pick to Done.
 type attempt struct {
+	picker.Attempt
 	query    picker.Query
 	ctx      context.Context
 	call     *picker.Call // nil without the interceptor
-	endpoint *picker.Endpoint
-	cost     uint32
-	reason   picker.Reason
+	outcomes *outcome.Table
 	done     func(gbalancer.DoneInfo) // a.end, bound once in the attempt's life
 }
 
@@ -75,75 +98,59 @@ func newAttempt() *attempt {
 }
 
 // read fills the query with the call's request, where own is what the caller put into ctx. A call with a record is read once, at its
-// first pick.
-func (a *attempt) read(call *picker.Call, own picker.Request, key uint64, info *gbalancer.PickInfo, r *requestReader) {
-	a.ctx, a.call = info.Ctx, call
+// first pick. One without may be a stream, for all that is known.
+func (a *attempt) read(call *picker.Call, own picker.Request, key uint64, info *gbalancer.PickInfo, s *snapshot) {
+	a.ctx, a.call, a.outcomes = info.Ctx, call, s.outcomes
+	q := &a.query
+	q.Now = monotonic()
 	if call == nil {
-		a.query.Request, a.query.Key = r.read(own, key, info, nil)
+		q.Request, q.Key = s.reader.read(own, key, info, nil)
+		q.Stream = true
 		return
 	}
 	req, known, ok := call.Resolved()
 	if ok {
 		key = known
 	} else {
-		req, key = r.read(own, key, info, call.Message)
+		req, key = s.reader.read(own, key, info, call.Message)
 		call.Resolve(req, key)
 	}
-	a.query.Request, a.query.Key, a.query.Avoid = req, key, call.Tried()
+	q.Request, q.Key = req, key
+	q.Avoid, q.Fresh, q.Stream = call.Tried(), call.Fresh, call.Stream
 }
 
-func (a *attempt) begin(e *picker.Endpoint, reason picker.Reason) {
-	a.endpoint, a.reason, a.cost = e, reason, a.query.Cost()
-	e.Begin(a.cost, reason)
-	if a.call != nil {
-		a.call.Placed(e, reason)
-	}
-}
-
-// end is the attempt's Done. gRPC calls it once, possibly after the policy was closed.
+// end is the attempt's Done. gRPC calls it once, possibly after the policy was closed. If nothing was sent the call never happened, whatever
+// the error: there was no connection any more, or the caller's own credentials failed.
 func (a *attempt) end(info gbalancer.DoneInfo) {
-	e := a.endpoint
-	switch o := outcomeOf(&info, a.ctx); o {
-	case unsent:
-		e.Unpick(a.cost, a.reason)
-		if a.call != nil {
+	now := monotonic()
+	o, pushback := picker.Unsent, time.Duration(0)
+	if info.BytesSent || info.BytesReceived {
+		o = a.outcomes.Classify(a.ctx, outcome.End{Err: info.Err, Took: a.Took(now), Slow: a.Slow(), Received: info.BytesReceived})
+	}
+	if info.Err != nil {
+		pushback = outcome.Pushback(info.Trailer, info.Err)
+	}
+	a.End(now, o, pushback, a.call == nil || !a.call.Stream)
+	if a.call != nil {
+		if o == picker.Unsent {
 			a.call.Unplaced()
-		}
-	default:
-		e.End(a.cost)
-		if o != neutral && a.timed() {
-			a.observe(o)
+		} else {
+			a.call.Ended(o, pushback)
 		}
 	}
 	a.release()
 }
 
-// timed reports whether the duration of the call says something about its endpoint's latency. That of a stream does not,
-// nor that of an update: loading a model takes long on any server.
-func (a *attempt) timed() bool {
-	return a.query.Type != picker.Update && (a.call == nil || !a.call.Stream)
-}
-
-func (a *attempt) observe(o outcome) {
-	now := monotonic()
-	took := time.Duration(now - a.query.Now)
-	if o == failure {
-		a.endpoint.Observe(now, failureLatency(took, a.endpoint.Latency()))
-		return
-	}
-	a.endpoint.Observe(now, took)
-	if a.query.ModelID != "" {
-		a.endpoint.ObserveModel(a.query.Key, a.query.ModelID, now, took, a.cost)
-	}
-}
-
 func (a *attempt) release() {
-	a.query.Request, a.query.Avoid = picker.Request{}, nil
-	a.ctx, a.call, a.endpoint = nil, nil, nil
+	a.query = picker.Query{}
+	a.ctx, a.call, a.outcomes = nil, nil, nil
+	a.Attempt = picker.Attempt{}
 	attempts.Put(a)
 }
 
-var start = time.Now()
+// start lies long before the process: 0 and small numbers are never a time, not even for a clock that starts in the year 2000, as that of
+// testing/synctest does.
+var start = time.Now().Add(-50 * 365 * 24 * time.Hour)
 
-// monotonic returns the time since the process started, in nanoseconds: one read of the monotonic clock, half the cost of time.Now.
+// monotonic returns the time since start in nanoseconds: one read of the monotonic clock, half the cost of time.Now.
 func monotonic() int64 { return int64(time.Since(start)) }

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/mlbalancer/mlbalancer/breaker"
+	"github.com/mlbalancer/mlbalancer/internal/outcome"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
 
@@ -31,14 +33,21 @@ type fakeConn struct {
 func readySnapshot(tb testing.TB, n int, config string) *snapshot {
 	c, err := ParseConfig([]byte(config))
 	require.NoError(tb, err)
+	outcomes, err := outcome.New(c.Breaker.Codes)
+	require.NoError(tb, err)
+	plan := c.plan()
+	plan.Guard = picker.NewGuard(c.Breaker.Config, rand.Uint64)
+	var breakers []*breaker.Breaker
+	defer func() { plan.Guard.Group.Set(monotonic(), breakers) }()
 	members, status, conns := make([]picker.Member, n), make([]picker.Status, n), make([]gbalancer.SubConn, n)
 	for i := range n {
 		members[i] = picker.Member{Endpoint: picker.NewEndpoint(fmt.Sprintf("10.0.%d.%d:8001", i/250, i%250)), Weight: 1}
+		breakers = append(breakers, members[i].Breaker())
 		status[i], conns[i] = picker.Ready, fakeConn{i: i}
 	}
 	return &snapshot{
-		table: picker.NewTable(nil, c.plan(), members, status, rand.Uint64), conns: conns,
-		reader: newRequestReader(&c.Request), refusal: errors.New("nothing is ready"),
+		table: picker.NewTable(nil, plan, members, status, rand.Uint64), conns: conns,
+		reader: newRequestReader(&c.Request), outcomes: outcomes, refusal: errors.New("nothing is ready"),
 	}
 }
 

@@ -16,11 +16,7 @@ import (
 
 // gRPC's own retries of the config go to endpoints that the call has not tried yet, and no further than there are any.
 func TestRetriesGoElsewhere(t *testing.T) {
-	for name, section := range map[string]string{
-		"ring":  `{}`,
-		"p2c":   `{"inference":{"strategy":"p2c"}}`,
-		"turns": `{"inference":{"strategy":"round_robin"}}`,
-	} {
+	for name, strategy := range map[string]string{"ring": "ring", "p2c": "p2c", "turns": "round_robin"} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				const servers = 4
@@ -40,7 +36,8 @@ func TestRetriesGoElsewhere(t *testing.T) {
 					})
 				}
 				c := f.Client(rig.Setup{
-					Config: `{"loadBalancingConfig":[{"model_aware":` + section + `}],"methodConfig":[{"name":[{}],"retryPolicy":{
+					Config: `{"loadBalancingConfig":[{"model_aware":{"inference":{"strategy":"` + strategy + `"},
+						"breaker":{"maxEjectionPercent":0,"perModel":false}}}],"methodConfig":[{"name":[{}],"retryPolicy":{
 						"maxAttempts":5,"initialBackoff":"0.01s","maxBackoff":"0.1s","backoffMultiplier":1.5,"retryableStatusCodes":["UNAVAILABLE"]}}]}`,
 					Options: interceptors,
 				})
@@ -109,7 +106,7 @@ func TestADecisionSaysWhereAndWhy(t *testing.T) {
 	require.Equal(t, codes.Canceled, status.Code(err))
 	require.Zero(t, d.Attempt, "a call that was never placed")
 
-	f.Backends[0].Fails(codes.NotFound, "no such model")
+	f.Backends[0].Fails(codes.NotFound, "no such row")
 	m := modelAt(t, "b0:1", f.Endpoints()...)
 	r, d = decide(c, m)
 	require.Equal(t, codes.NotFound, status.Code(r.Err))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mlbalancer/mlbalancer"
 	"github.com/mlbalancer/mlbalancer/balancer"
+	"github.com/mlbalancer/mlbalancer/breaker"
 	"github.com/mlbalancer/mlbalancer/integration/rig"
 	"github.com/mlbalancer/mlbalancer/resolver"
 )
@@ -39,6 +40,7 @@ func TestSnapshot(t *testing.T) {
 		s.Endpoints[0].RingShare = 0
 		require.Equal(t, balancer.EndpointState{
 			Name: "b0:1", Addresses: []string{"b0:1"}, Weight: 1, Status: "ready", Latency: 10 * time.Millisecond,
+			Breaker: balancer.BreakerState{State: "closed", Counts: breaker.Counts{Calls: 2}},
 			Picks: map[string]uint64{"home": 2}, Models: []balancer.ModelState{{Name: m, Service: 10 * time.Millisecond}},
 		}, s.Endpoints[0])
 		require.Equal(t, "big", s.Endpoints[1].Name)

@@ -3,12 +3,23 @@ package picker
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/mlbalancer/mlbalancer/breaker"
 )
 
 // Endpoint is one server as its clients know it, for as long as the resolver lists it: through reconnects, readiness changes and
-// rebuilt tables. All its methods are safe for concurrent use; none locks, and only the first success of a model allocates.
+// rebuilt tables. All its methods are safe for concurrent use; none locks, and only what is new of a model allocates.
 type Endpoint struct {
-	id string
+	id      string
+	key     uint64 // Key(id)
+	breaker *breaker.Breaker
+
+	life          atomic.Uint64 // counts connections
+	drainingUntil atomic.Int64
+	pressedUntil  atomic.Int64
+	lostModel     atomic.Uint64 // key of the last model that was lost
+	lostAt        atomic.Int64
+	faulty        atomic.Bool // a model has a breaker that must be asked
 
 	_       [64]byte // what follows is written by every call, what stands above is read by every pick
 	load    atomic.Uint64
@@ -21,7 +32,9 @@ type Endpoint struct {
 }
 
 // NewEndpoint returns an endpoint with an identity: the name that the resolver gives it, or its addresses.
-func NewEndpoint(id string) *Endpoint { return &Endpoint{id: id} }
+func NewEndpoint(id string) *Endpoint {
+	return &Endpoint{id: id, key: Key(id), breaker: breaker.New(id)}
+}
 
 // ID returns the endpoint's identity.
 func (e *Endpoint) ID() string { return e.id }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/mlbalancer/mlbalancer/breaker"
 )
 
 const (
@@ -25,11 +27,15 @@ type Model struct {
 	service atomic.Uint64 // float64 nanoseconds
 	used    atomic.Int64
 	work    decayingSum
-	_       [8]byte // fills a cache line: models are allocated side by side, and the calls of one must not slow another's down
+	pair    atomic.Pointer[breaker.Pair] // nil while there is nothing against the model
+	// It fills a cache line: models are allocated side by side, and the calls of one must not slow another's down.
 }
 
 // Name returns the model's name.
 func (m *Model) Name() string { return m.name }
+
+// Breaker returns the model's breaker on the endpoint, or nil while there is nothing against the model.
+func (m *Model) Breaker() *breaker.Pair { return m.pair.Load() }
 
 // Service returns the moving average of the latency of successful calls.
 func (m *Model) Service() time.Duration {

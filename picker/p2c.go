@@ -59,7 +59,7 @@ func (s *p2c) Pick(t *Table, q *Query) Choice {
 		drawn[k] = at
 
 		i := t.ready[at]
-		if q.Avoids(t.members[i].Endpoint) {
+		if !t.admits(t.members[i].Endpoint, q) {
 			continue
 		}
 		found++
@@ -89,12 +89,12 @@ func (s *p2c) Pick(t *Table, q *Query) Choice {
 	return Choice{Index: int(best), Reason: reason}
 }
 
-// any chooses at random for a request that avoids more endpoints than can be drawn.
+// any chooses at random where fewer endpoints may be chosen than can be found by drawing.
 func (s *p2c) any(t *Table, q *Query) Choice {
 	n := len(t.ready)
 	first := int(below(s.rand(), n))
 	for k := range n {
-		if i := t.ready[(first+k)%n]; !q.Avoids(t.members[i].Endpoint) {
+		if i := t.ready[(first+k)%n]; t.admits(t.members[i].Endpoint, q) {
 			return Choice{Index: int(i), Reason: Only}
 		}
 	}
@@ -110,10 +110,12 @@ const latencyBand = 1.25
 // slow.
 func compare(a, b *Member, q *Query) (la, lb float64) {
 	la, lb = 1, 1
-	if ca, cb := a.CostInFlight(), b.CostInFlight(); ca|cb != 0 {
+	if ca, cb := a.loadAt(q.Now), b.loadAt(q.Now); ca|cb != 0 {
 		own := int64(q.Cost())
 		la, lb = float64(ca+own)/a.Weight, float64(cb+own)/b.Weight
 	}
+	la /= a.breaker.Ramp(q.Now)
+	lb /= b.breaker.Ramp(q.Now)
 	switch ta, tb := a.Latency(), b.Latency(); {
 	case ta == 0 || tb == 0: // one that has not answered yet is judged by its load alone
 	case ta > latencyBand*tb:

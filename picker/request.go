@@ -55,5 +55,8 @@ func (r *Request) Cost() uint32 {
 	return uint32(r.Tokens)
 }
 
+// size returns how many times as large as usual the request is, at least 1.
+func (r *Request) size() float64 { return max(1, float64(r.Cost())/DefaultTokens) }
+
 // Key returns the point of the ring that a model hashes to (xxhash64 of its name, seed 0).
 func Key(model string) uint64 { return xxhash.Sum64String(model) }

@@ -119,7 +119,7 @@ func (r *ring) Share(i int) float64 { return r.share()[i] }
 func (r *ring) Pick(t *Table, q *Query) Choice {
 	at := r.home(q.Key)
 	home := r.owners[at]
-	if t.usable(home, q) && r.accepts(t, home, q) {
+	if t.usable(home, q) && ramped(t.members[home].Endpoint, q) && r.accepts(t, home, q) {
 		return Choice{Index: int(home), Reason: Home}
 	}
 	return r.walk(t, q, at)
@@ -129,7 +129,7 @@ func (r *ring) Pick(t *Table, q *Query) Choice {
 // than the load of one endpoint.
 func (r *ring) accepts(t *Table, i uint32, q *Query) bool {
 	m := &t.members[i]
-	load := float64(m.CostInFlight())
+	load := float64(m.loadAt(q.Now))
 	if load < shareFloor*m.Weight {
 		return true
 	}
@@ -169,7 +169,7 @@ func (r *ring) walk(t *Table, q *Query, at int) Choice {
 		reason := r.rank(n)
 		n++
 		m := &t.members[i]
-		if !t.usable(i, q) {
+		if !t.usable(i, q) || !ramped(m.Endpoint, q) {
 			if t.status[i] == Pending && reason != Overflow && usable == 0 && m.Weight > 0 && !q.Avoids(m.Endpoint) {
 				return Choice{Index: -1, Reason: Wait}
 			}
@@ -180,7 +180,7 @@ func (r *ring) walk(t *Table, q *Query, at int) Choice {
 			return Choice{Index: int(i), Reason: reason}
 		}
 		work += m.workFor(q.Key, q.Now)
-		load := float64(m.CostInFlight()) / m.Weight
+		load := float64(m.loadAt(q.Now)) / m.Weight
 		if usable == 0 || load < bestLoad && usable < r.replicas && (full || t.share(work, q.Now) >= hotShare) {
 			best, bestLoad = Choice{Index: int(i), Reason: reason}, load
 		}
@@ -207,11 +207,21 @@ func (r *ring) rank(n int) Reason {
 func (r *ring) leastLoaded(t *Table, q *Query) Choice {
 	best, bestLoad := -1, math.Inf(1)
 	for _, i := range t.ready {
-		if m := &t.members[i]; !q.Avoids(m.Endpoint) {
-			if load := float64(m.CostInFlight()) / m.Weight; load < bestLoad {
+		if m := &t.members[i]; t.admits(m.Endpoint, q) {
+			if load := float64(m.loadAt(q.Now)) / m.Weight; load < bestLoad {
 				best, bestLoad = int(i), load
 			}
 		}
 	}
+	if best < 0 {
+		return t.refuse()
+	}
 	return Choice{Index: best, Reason: Overflow}
+}
+
+// ramped reports whether an endpoint that has recovered may have the request's model again: the models whose hash, mixed with its own, is
+// below its ramp come back first, and nothing else moves.
+func ramped(e *Endpoint, q *Query) bool {
+	ramp := e.breaker.Ramp(q.Now)
+	return ramp == 1 || unit((q.Key^e.key)*0x9e3779b97f4a7c15) < ramp
 }

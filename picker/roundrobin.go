@@ -33,7 +33,7 @@ func (r *roundRobin) Pick(t *Table, q *Query) Choice {
 	n := uint64(len(t.ready))
 	turn := r.turn.Add(1)
 	for k := range n {
-		if i := t.ready[(turn+k)%n]; !q.Avoids(t.members[i].Endpoint) {
+		if i := t.ready[(turn+k)%n]; t.admits(t.members[i].Endpoint, q) {
 			return Choice{Index: int(i), Reason: Turn}
 		}
 	}

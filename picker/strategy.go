@@ -22,18 +22,36 @@ type Query struct {
 	Key uint64
 	// Now is the time of the decision in nanoseconds since an arbitrary fixed point.
 	Now int64
+	// Stream says that the call is a stream, whose duration says nothing.
+	Stream bool
+	// Fresh says that the call is not to go to an endpoint of Avoid, not even if there is no other.
+	Fresh bool
 	// Avoid lists endpoints that earlier attempts of the same call tried; usually empty, never long.
 	Avoid []*Endpoint
+
+	passed  [maxPlace]*Endpoint // those that another call was faster at
+	nPassed int
 }
 
-// Avoids reports whether e is one of q.Avoid.
+// Avoids reports whether e is one of q.Avoid, or was chosen in vain for the query.
 func (q *Query) Avoids(e *Endpoint) bool {
 	for _, a := range q.Avoid {
 		if a == e {
 			return true
 		}
 	}
+	for _, p := range q.passed[:q.nPassed] {
+		if p == e {
+			return true
+		}
+	}
 	return false
+}
+
+// pass makes the query avoid an endpoint from now on.
+func (q *Query) pass(e *Endpoint) {
+	q.passed[q.nPassed] = e
+	q.nPassed++
 }
 
 // Choice is what a Strategy decided.
@@ -47,12 +65,17 @@ type Choice struct {
 // Reason says why an endpoint was chosen, or why none was.
 type Reason uint8
 
-// The reasons. Wait and NoneReady come with Index -1; all others with an endpoint.
+// The reasons. Those up to Tried come with Index -1; all others with an endpoint.
 const (
 	// NoneReady: no endpoint can take the call.
 	NoneReady Reason = iota
 	// Wait: an endpoint that should take the call is still connecting.
 	Wait
+	// Refused: endpoints are ready, but none is to be sent the call: breakers are open, servers are draining, or those that would take it do
+	// not hold the model.
+	Refused
+	// Tried: every endpoint that could take the call was tried before.
+	Tried
 	// Home: the first endpoint of the model's ring order.
 	Home
 	// Replica: a later one of the model's replicas, since those before it are over their bound or unusable.
@@ -67,14 +90,18 @@ const (
 	Only
 	// Turn: the next one in turn.
 	Turn
+	// Probe: a call that finds out whether an endpoint, or a model on it, has recovered.
+	Probe
+	// Panic: an endpoint that would not be used if enough others were usable.
+	Panic
 
 	// NumReasons is the number of reasons; all are below it.
 	NumReasons
 )
 
 var reasonNames = [NumReasons]string{
-	NoneReady: "none-ready", Wait: "wait", Home: "home", Replica: "replica", Overflow: "overflow",
-	LessLoaded: "less-loaded", Tie: "tie", Only: "only", Turn: "turn",
+	NoneReady: "none-ready", Wait: "wait", Refused: "refused", Tried: "tried", Home: "home", Replica: "replica", Overflow: "overflow",
+	LessLoaded: "less-loaded", Tie: "tie", Only: "only", Turn: "turn", Probe: "probe", Panic: "panic",
 }
 
 // String returns the reason in lower case, with dashes.

@@ -43,6 +43,11 @@ type Member struct {
 type Plan struct {
 	Inference Options // for calls that name a model
 	Update    Options // for updates, and for calls that name no model
+	Guard     *Guard  // who may be sent calls; nil lets every ready endpoint be
+}
+
+func (p Plan) equal(o Plan) bool {
+	return p.Guard == o.Guard && reflect.DeepEqual(p.Inference, o.Inference) && reflect.DeepEqual(p.Update, o.Update)
 }
 
 // Table is an immutable view of a membership, the status of each endpoint and the strategies that choose among them.
@@ -63,7 +68,7 @@ type Table struct {
 // are taken over from prev where plan and membership are the same, and are built from those of prev where only the membership
 // changed; if nothing changed the table is prev itself. prev may be nil.
 func NewTable(prev *Table, plan Plan, members []Member, status []Status, rand func() uint64) *Table {
-	if prev != nil && slices.Equal(prev.members, members) && slices.Equal(prev.status, status) && reflect.DeepEqual(prev.plan, plan) {
+	if prev != nil && slices.Equal(prev.members, members) && slices.Equal(prev.status, status) && prev.plan.equal(plan) {
 		return prev
 	}
 	t := &Table{plan: plan, members: members, sums: &totals{}}
@@ -116,8 +121,9 @@ func (t *Table) setStatus(status []Status) {
 	}
 }
 
-// Pick places one request: by the inference strategy if it names a model and is not an update, else by the update strategy.
-// If q avoids all that is ready, it is placed as if it avoided nothing. Pick neither locks nor allocates.
+// Pick chooses an endpoint for one request: by the inference strategy if it names a model and is not an update, else by the update
+// strategy. If q avoids all that is ready, it is placed as if it avoided nothing, unless q.Fresh says otherwise. Pick neither locks nor
+// allocates.
 func (t *Table) Pick(q *Query) Choice {
 	if len(t.ready) == 0 {
 		return t.refuse()
@@ -126,24 +132,19 @@ func (t *Table) Pick(q *Query) Choice {
 	if q.Type != Update && q.ModelID != "" {
 		s = t.inference
 	}
-	if len(q.Avoid) < len(t.ready) || !t.avoidsAll(q) {
-		return s.Pick(t, q)
+	c := s.Pick(t, q)
+	if c.Index >= 0 || c.Reason == Wait || len(q.Avoid) == 0 {
+		return c
+	}
+	// What is left was tried before.
+	if q.Fresh {
+		return Choice{Index: -1, Reason: Tried}
 	}
 	avoid := q.Avoid
 	q.Avoid = nil
-	c := s.Pick(t, q)
+	c = s.Pick(t, q)
 	q.Avoid = avoid
 	return c
-}
-
-// avoidsAll reports whether q avoids every ready member.
-func (t *Table) avoidsAll(q *Query) bool {
-	for _, i := range t.ready {
-		if !q.Avoids(t.members[i].Endpoint) {
-			return false
-		}
-	}
-	return true
 }
 
 // Len returns the number of members, holes included; indices of choices are below it.
@@ -167,11 +168,22 @@ func (t *Table) InferenceStrategy() Strategy { return t.inference }
 // usable reports whether the member at i may be chosen for q.
 func (t *Table) usable(i uint32, q *Query) bool {
 	m := &t.members[i]
-	return t.status[i] == Ready && m.Weight > 0 && (len(q.Avoid) == 0 || !q.Avoids(m.Endpoint))
+	return t.status[i] == Ready && m.Weight > 0 && t.admits(m.Endpoint, q)
 }
 
-// refuse is the Choice when nothing is ready: wait if something is about to be.
+// admits reports whether a ready endpoint may be chosen for q.
+func (t *Table) admits(e *Endpoint, q *Query) bool {
+	if len(q.Avoid)+q.nPassed > 0 && q.Avoids(e) {
+		return false
+	}
+	return t.plan.Guard == nil || t.plan.Guard.admits(e, q.Key, q.Now)
+}
+
+// refuse is the Choice when nothing may be chosen: wait if something is about to be ready.
 func (t *Table) refuse() Choice {
+	if len(t.ready) > 0 {
+		return Choice{Index: -1, Reason: Refused}
+	}
 	if t.pending {
 		return Choice{Index: -1, Reason: Wait}
 	}
@@ -200,7 +212,7 @@ func (t *Table) totals(now int64) *totals {
 			var cost int64
 			var work float64
 			for _, i := range t.ready {
-				cost += t.members[i].CostInFlight()
+				cost += t.members[i].loadAt(now)
 				work += t.members[i].work.at(now)
 			}
 			l.cost.Store(cost)

@@ -55,7 +55,7 @@ func TestTableView(t *testing.T) {
 // Calls that name a model go to the inference strategy, updates and the rest to the other.
 func TestTableChoosesStrategy(t *testing.T) {
 	members, status := namedFleet(1, 1)
-	table := NewTable(nil, Plan{&probeOptions{Name: "i"}, &probeOptions{Name: "u"}}, members, status, rand.Uint64)
+	table := NewTable(nil, Plan{Inference: &probeOptions{Name: "i"}, Update: &probeOptions{Name: "u"}}, members, status, rand.Uint64)
 	for _, c := range []struct {
 		request   Request
 		inference bool
@@ -90,41 +90,37 @@ func TestTableRefuses(t *testing.T) {
 	assert.Equal(t, Choice{-1, NoneReady}, NewTable(nil, planOf(p), nil, nil, rand.Uint64).Pick(queryFor("m")))
 }
 
-// Strategies see whom to avoid as long as anyone else is ready.
+// Endpoints that were tried are avoided as long as there is another, and for good if the request says so.
 func TestTableAvoids(t *testing.T) {
 	members, status := namedFleet(1, 1, 1)
 	status[2] = Down
-	table := NewTable(nil, planOf(&probeOptions{Name: "p"}), members, status, rand.Uint64)
 	a, b, down := members[0].Endpoint, members[1].Endpoint, members[2].Endpoint
-	for _, c := range []struct{ avoid, seen []*Endpoint }{
-		{nil, nil},
-		{[]*Endpoint{a}, []*Endpoint{a}},
-		{[]*Endpoint{a, a, a}, []*Endpoint{a, a, a}},
-		{[]*Endpoint{a, down}, []*Endpoint{a, down}},
-		{[]*Endpoint{a, b}, nil},
-		{[]*Endpoint{b, down, a}, nil},
-	} {
-		p := table.inference.(*probe)
-		p.asked = nil
-		q := queryFor("m")
-		q.Avoid = c.avoid
-		table.Pick(q)
-		assert.Equal(t, c.seen, p.asked[0].Avoid)
-		assert.Equal(t, c.avoid, q.Avoid, "the query is the caller's")
+	for _, name := range Strategies() {
+		table := NewTable(nil, planOf(Defaults(name)), members, status, rand.Uint64)
+		for range 20 {
+			q := queryFor("m")
+			q.Avoid = []*Endpoint{a, down}
+			assert.Equal(t, 1, table.Pick(q).Index)
+			q.Avoid = []*Endpoint{b, down, a}
+			assert.GreaterOrEqual(t, table.Pick(q).Index, 0)
+			assert.Len(t, q.Avoid, 3, "the query is the caller's")
+			q.Fresh = true
+			assert.Equal(t, Choice{Index: -1, Reason: Tried}, table.Pick(q))
+		}
 	}
 }
 
 // Strategies are kept where nothing that they depend on has changed, and else know their predecessor.
 func TestTableKeepsStrategies(t *testing.T) {
 	members, status := namedFleet(1, 1)
-	plan := Plan{&probeOptions{Name: "i"}, &probeOptions{Name: "u"}}
+	plan := Plan{Inference: &probeOptions{Name: "i"}, Update: &probeOptions{Name: "u"}}
 	first := NewTable(nil, plan, members, status, rand.Uint64)
 	i, u := first.inference.(*probe), first.update.(*probe)
 	assert.Nil(t, i.build.Previous)
 	assert.Equal(t, members, i.build.Members)
 	assert.NotNil(t, i.build.Rand)
 
-	same := Plan{&probeOptions{Name: "i"}, &probeOptions{Name: "u"}}
+	same := Plan{Inference: &probeOptions{Name: "i"}, Update: &probeOptions{Name: "u"}}
 	assert.Same(t, first, NewTable(first, same, slices.Clone(members), slices.Clone(status), rand.Uint64), "nothing changed")
 
 	down := NewTable(first, same, slices.Clone(members), []Status{Ready, Down}, rand.Uint64)
@@ -142,7 +138,7 @@ func TestTableKeepsStrategies(t *testing.T) {
 	heavier[1].Weight = 2
 	assert.NotSame(t, i, NewTable(first, same, heavier, status, rand.Uint64).inference)
 
-	swapped := NewTable(first, Plan{&probeOptions{Name: "other"}, &probeOptions{Name: "u"}}, members, status, rand.Uint64)
+	swapped := NewTable(first, Plan{Inference: &probeOptions{Name: "other"}, Update: &probeOptions{Name: "u"}}, members, status, rand.Uint64)
 	assert.NotSame(t, i, swapped.inference)
 	assert.Nil(t, swapped.inference.(*probe).build.Previous, "of another strategy nothing can be taken")
 	assert.Same(t, u, swapped.update)

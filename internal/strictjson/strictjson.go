@@ -121,12 +121,12 @@ func (d *decoder) object(data json.RawMessage, path string, v reflect.Value) err
 		return err
 	}
 	for _, f := range fields {
-		i := fieldIndex(v.Type(), f.Key)
-		if i < 0 {
+		field, ok := fieldOf(v, f.Key)
+		if !ok {
 			d.unknown = append(d.unknown, Join(path, f.Key))
 			continue
 		}
-		if err := d.value(f.Value, Join(path, f.Key), v.Field(i)); err != nil {
+		if err := d.value(f.Value, Join(path, f.Key), field); err != nil {
 			return err
 		}
 	}
@@ -193,15 +193,21 @@ func describe(v reflect.Value) string {
 	return "a " + v.Type().Name()
 }
 
-// fieldIndex returns the index of the struct field with the JSON name key, or -1.
-func fieldIndex(t reflect.Type, key string) int {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); f.IsExported() && name != "-" && name == key {
-			return i
+// fieldOf returns the field of a struct, or of one that is embedded in it, with the JSON name key.
+func fieldOf(v reflect.Value, key string) (reflect.Value, bool) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.IsExported() && name != "-" && name == key {
+			return v.Field(i), true
+		}
+		if f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct {
+			if field, ok := fieldOf(v.Field(i), key); ok {
+				return field, true
+			}
 		}
 	}
-	return -1
+	return reflect.Value{}, false
 }
 
 // got shortens a JSON text to what fits in a message.

@@ -1,0 +1,212 @@
+package picker
+
+import (
+	"time"
+
+	"github.com/mlbalancer/mlbalancer/breaker"
+)
+
+// Attempt is one call on its way: what it holds of an endpoint from the time it was placed until it has ended. The zero value is ready
+// for Table.Place; an Attempt may be used again after End. It belongs to one goroutine at a time.
+type Attempt struct {
+	endpoint *Endpoint
+	guard    *Guard
+	reason   Reason
+	cost     uint32
+	request  Request
+	key      uint64
+	began    int64
+	slow     time.Duration
+	permit   breaker.Permit
+	pair     *breaker.Pair // nil if the model's breaker has nothing to say
+	pairPass breaker.Permit
+}
+
+// maxPlace is how often a place is looked for: a choice may lose the race for the last probe to another call, and the next choice is
+// another endpoint.
+const maxPlace = 4
+
+// Place chooses an endpoint for a request, gets the breakers' leave and counts the call in. deadline is when the call's time is over, on
+// the clock of q.Now, and 0 if it has none. A Choice with Index -1 leaves a as it was.
+func (t *Table) Place(q *Query, deadline int64, a *Attempt) Choice {
+	q.nPassed = 0
+	for range maxPlace {
+		c := t.Pick(q)
+		if c.Index < 0 {
+			return c
+		}
+		e := t.members[c.Index].Endpoint
+		if a.enter(t.plan.Guard, e, q, deadline) {
+			a.endpoint, a.cost, a.request, a.key, a.began = e, q.Cost(), q.Request, q.Key, q.Now
+			a.reason = a.why(c.Reason)
+			e.Begin(a.cost, a.reason)
+			return Choice{Index: c.Index, Reason: a.reason}
+		}
+		q.pass(e)
+	}
+	return Choice{Index: -1, Reason: Refused}
+}
+
+// why returns the reason for a choice, once it is known what the breakers say.
+func (a *Attempt) why(r Reason) Reason {
+	switch {
+	case a.guard == nil:
+	case a.permit.Probe() || a.pairPass.Probe():
+		return Probe
+	case a.guard.panic.Load() && !a.endpoint.open(a.began):
+		return Panic
+	}
+	return r
+}
+
+// enter gets the breakers' leave.
+func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok bool) {
+	a.guard, a.pair, a.permit, a.pairPass = g, nil, breaker.Permit{}, breaker.Permit{}
+	if g == nil {
+		return true
+	}
+	a.slow = a.slowTime(e, q, deadline)
+	if a.permit, ok = e.breaker.Allow(q.Now, a.slow); !ok && !g.panic.Load() {
+		return false
+	}
+	if !e.faulty.Load() || q.ModelID == "" {
+		return true
+	}
+	m := e.models.get(q.Key)
+	if m == nil {
+		return true
+	}
+	if p := m.pair.Load(); p != nil {
+		if a.pairPass, ok = p.Allow(q.Now, a.slow); !ok {
+			e.breaker.Done(a.permit, q.Now, breaker.Unsent)
+			return false
+		}
+		a.pair = p
+	}
+	return true
+}
+
+// slowTime returns the time after which the call is slow; 0 if it never is.
+func (a *Attempt) slowTime(e *Endpoint, q *Query, deadline int64) time.Duration {
+	if q.Stream || q.Type == Update {
+		return 0
+	}
+	expected := time.Duration(float64(e.Service(q.Key)) * q.size())
+	remaining := time.Duration(0)
+	if deadline > 0 {
+		remaining = time.Duration(max(deadline-q.Now, 1))
+	}
+	return a.guard.slowTime(expected, remaining)
+}
+
+// Endpoint returns where the attempt went.
+func (a *Attempt) Endpoint() *Endpoint { return a.endpoint }
+
+// Reason returns why it went there.
+func (a *Attempt) Reason() Reason { return a.reason }
+
+// Took returns how long the attempt has lasted.
+func (a *Attempt) Took(now int64) time.Duration { return time.Duration(now - a.began) }
+
+// Slow returns the time after which the attempt is slow; 0 if it never is.
+func (a *Attempt) Slow() time.Duration { return a.slow }
+
+// End counts the call out and lets its outcome count. pushback is how long its server asked callers to stay away; 0 or less if it did not
+// say. timed says that how long the call took is a measure of the endpoint's latency: it is not for a stream.
+func (a *Attempt) End(now int64, o Outcome, pushback time.Duration, timed bool) {
+	e := a.endpoint
+	if o == Unsent {
+		e.Unpick(a.cost, a.reason)
+		a.leave(now, breaker.Unsent, breaker.Unsent)
+		return
+	}
+	e.End(a.cost)
+	timed = timed && a.request.Type != Update
+	switch o {
+	case Success:
+		a.leave(now, breaker.Success, breaker.Success)
+		a.succeeded(now, timed)
+	case Failure:
+		a.leave(now, breaker.Failure, breaker.Neutral)
+		a.failed(now, timed)
+	case ModelFault:
+		a.leave(now, a.blame(now), breaker.Failure)
+		a.failed(now, timed)
+	default:
+		a.leave(now, breaker.Neutral, breaker.Neutral)
+		a.refused(now, o, pushback)
+	}
+}
+
+// leave gives the permits back with what they are told.
+func (a *Attempt) leave(now int64, o, pair breaker.Outcome) {
+	if a.guard == nil {
+		return
+	}
+	a.endpoint.breaker.Done(a.permit, now, o)
+	if a.pair != nil {
+		a.pair.Done(a.pairPass, now, pair)
+	}
+}
+
+func (a *Attempt) succeeded(now int64, timed bool) {
+	e := a.endpoint
+	if timed {
+		e.Observe(now, a.Took(now))
+	}
+	if a.request.ModelID == "" {
+		return
+	}
+	if timed {
+		e.ObserveModel(a.key, a.request.ModelID, now, time.Duration(float64(a.Took(now))/a.request.size()), a.cost)
+	}
+	if a.guard != nil {
+		a.guard.absent.found(e, a.key, now)
+		e.breaker.ModelOK(a.key)
+	}
+}
+
+// blame says whether a fault of the model is one of the endpoint: it is if another model fails there too, or if models are not told apart.
+func (a *Attempt) blame(now int64) breaker.Outcome {
+	if a.guard == nil || a.request.ModelID == "" || !a.guard.perModel.Load() {
+		return breaker.Failure
+	}
+	if a.pair == nil {
+		a.pair = a.endpoint.pairFor(a.key, a.request.ModelID)
+		a.pairPass, _ = a.pair.Allow(now, 0)
+	}
+	if a.endpoint.breaker.ModelFault(a.key, now) {
+		return breaker.Failure
+	}
+	return breaker.Neutral
+}
+
+// A failed call counts with a latency between these, unless it took longer than the latter.
+const (
+	minFailureLatency = 10 * time.Millisecond
+	maxFailureLatency = 30 * time.Second
+)
+
+// failed books a penalty into the endpoint's latency, twice what it is known for, so that failing fast never makes it attractive.
+func (a *Attempt) failed(now int64, timed bool) {
+	if timed {
+		penalty := time.Duration(min(2*a.endpoint.Latency(), float64(maxFailureLatency)))
+		a.endpoint.Observe(now, max(a.Took(now), penalty, minFailureLatency))
+	}
+}
+
+// refused lets the endpoint alone as far as its refusal says.
+func (a *Attempt) refused(now int64, o Outcome, pushback time.Duration) {
+	e := a.endpoint
+	switch o {
+	case Overload:
+		e.press(now, pushback)
+	case Draining:
+		e.drain(now, drainFor)
+	case Misplaced:
+		if a.guard != nil && a.request.ModelID != "" {
+			a.guard.absent.missed(e, a.key, now)
+			e.lost(a.key, now)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package picker
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/mlbalancer/mlbalancer/breaker"
+)
+
+// Guard says who may be sent calls: it is what the endpoints of one channel have in common beside a Table. It is safe for concurrent
+// use, and outlives the tables that hold it.
+type Guard struct {
+	// Group holds the endpoints' breakers.
+	Group *breaker.Group
+
+	absent   absentees
+	perModel atomic.Bool
+	panic    atomic.Bool // too few endpoints are usable: go by connectivity alone
+	panicAt  atomic.Uint32
+}
+
+// NewGuard returns a Guard with the given rules of breakers. rand returns uniformly distributed random numbers and is safe for concurrent
+// use.
+func NewGuard(c breaker.Config, rand func() uint64) *Guard {
+	g := &Guard{Group: breaker.NewGroup(c, rand)}
+	g.perModel.Store(true)
+	return g
+}
+
+// SetPerModel says whether a model that fails on an endpoint is taken out of that endpoint only, while others there are fine. If not,
+// its failures count for the endpoint like any other. It is on by default.
+func (g *Guard) SetPerModel(on bool) { g.perModel.Store(on) }
+
+// SetPanicThreshold sets the share of the ready endpoints, 0 to 1, that must be usable: when fewer are, breakers and drains of endpoints are
+// ignored, since whatever is wrong is not a few endpoints. 0, the default, never ignores them.
+func (g *Guard) SetPanicThreshold(share float64) { g.panicAt.Store(uint32(share * panicScale)) }
+
+const panicScale = 1 << 16
+
+// Panic reports whether breakers and drains of endpoints are being ignored.
+func (g *Guard) Panic() bool { return g.panic.Load() }
+
+// Watch does what depends on time alone; it is to be called every 50 to 100 ms with the table in force. It reports whether a
+// call that was refused since the last time may have better luck now.
+func (g *Guard) Watch(t *Table, now int64) (freed bool) {
+	freed = g.Group.Tick(now)
+	ready, usable := len(t.ready), 0
+	for _, i := range t.ready {
+		e := t.members[i].Endpoint
+		if e.faulty.Load() {
+			freed = e.watchPairs(now) || freed
+		}
+		if e.open(now) {
+			usable++
+		}
+	}
+	panic := float64(usable) < float64(ready)*float64(g.panicAt.Load())/panicScale
+	return g.panic.Swap(panic) != panic || freed
+}
+
+// watchPairs looks after the breakers of models, and drops those that have nothing to say any more. It reports whether one may
+// have changed its mind.
+func (e *Endpoint) watchPairs(now int64) (freed bool) {
+	e.faulty.Store(false) // before looking: a pair that is made meanwhile sets it again
+	for m := range e.Models() {
+		p := m.pair.Load()
+		if p == nil {
+			continue
+		}
+		if p.Idle(now) {
+			m.pair.CompareAndSwap(p, nil)
+			continue
+		}
+		e.faulty.Store(true)
+		p.Tick(now)
+		freed = freed || p.State() != breaker.Closed && p.Status(now) != breaker.Refusing
+	}
+	return freed
+}
+
+// pairFor returns the breaker of a model on the endpoint, made if need be.
+func (e *Endpoint) pairFor(key uint64, model string) *breaker.Pair {
+	m := e.models.add(key, model)
+	p := m.pair.Load()
+	for p == nil {
+		fresh := breaker.NewPair(e.breaker, m.name)
+		if m.pair.CompareAndSwap(nil, fresh) {
+			p = fresh
+		} else {
+			p = m.pair.Load()
+		}
+	}
+	e.faulty.Store(true)
+	return p
+}
+
+// slowTime is the time after which a call is slow; see breaker.Config.SlowTime.
+func (g *Guard) slowTime(expected, remaining time.Duration) time.Duration {
+	return g.Group.SlowTime(expected, remaining)
+}
+
+// admits reports whether the endpoint and the model on it may be sent a call.
+func (g *Guard) admits(e *Endpoint, model uint64, now int64) bool {
+	return (g.panic.Load() || e.open(now)) && !g.absent.absent(e, model, now) && e.serving(model, now)
+}
+
+// open reports whether the endpoint takes calls: it is not draining, and its breaker would pass one.
+func (e *Endpoint) open(now int64) bool {
+	return now >= e.drainingUntil.Load() && e.breaker.Status(now) != breaker.Refusing
+}
+
+// serving reports whether the breaker of a model on the endpoint, if there is one, would pass a call.
+func (e *Endpoint) serving(model uint64, now int64) bool {
+	if !e.faulty.Load() {
+		return true
+	}
+	m := e.models.get(model)
+	if m == nil {
+		return true
+	}
+	p := m.pair.Load()
+	return p == nil || p.Status(now) != breaker.Refusing
+}
+
+const (
+	// drainFor is how long an endpoint that said it is going away is left alone, unless it reconnects before: as long as Triton takes
+	// to exit by default.
+	drainFor = int64(30 * time.Second)
+	// lostFor is the same for one that did not say it, but seems to.
+	lostFor = int64(5 * time.Second)
+	// lostWithin is the time in which an endpoint that loses two of the models it has just served is taken to be going away.
+	lostWithin = int64(10 * time.Second)
+)
+
+// drain notes that the endpoint is going away.
+func (e *Endpoint) drain(now, length int64) { e.drainingUntil.Store(now + length) }
+
+// lost notes that the endpoint no longer holds a model, and takes it for draining if it has served that one and another lately which it
+// no longer holds either: a server that stops loses all its models at once.
+func (e *Endpoint) lost(model uint64, now int64) {
+	m := e.models.get(model)
+	if m == nil || now-m.used.Load() > lostWithin {
+		return
+	}
+	other, when := e.lostModel.Swap(model), e.lostAt.Swap(now)
+	if other != model && other != 0 && now-when < lostWithin {
+		e.drain(now, lostFor)
+	}
+}
+
+// Reconnected notes that the endpoint's connection is a new one: whatever was going away is gone, and
+// whatever models were missing may be there.
+func (e *Endpoint) Reconnected() {
+	e.drainingUntil.Store(0)
+	e.lostModel.Store(0)
+	e.life.Add(1)
+}
+
+// Draining reports whether the endpoint said that it is going away.
+func (e *Endpoint) Draining(now int64) bool { return now < e.drainingUntil.Load() }
+
+const (
+	// pressFor is how long an endpoint that refused a call for too much work counts as loaded, if it does not say for how long.
+	pressFor = int64(500 * time.Millisecond)
+	// maxPress bounds what it says.
+	maxPress = int64(30 * time.Second)
+	// pressure is what an endpoint that has too much work is taken to have in flight beside this client's calls: it is over any bound.
+	pressure = overflowFloor
+)
+
+// press notes that the endpoint has too much to do, for the given time; 0 or less means that it does not say.
+func (e *Endpoint) press(now int64, pushback time.Duration) {
+	d := min(int64(pushback), maxPress)
+	if d <= 0 {
+		d = pressFor
+	}
+	e.pressedUntil.Store(now + d)
+}
+
+// loadAt returns the cost in flight on the endpoint as far as it is known: this client's calls, and what a server that is overloaded has
+// beside them.
+func (e *Endpoint) loadAt(now int64) int64 {
+	load := e.CostInFlight()
+	if now < e.pressedUntil.Load() {
+		load += pressure
+	}
+	return load
+}
+
+// Breaker returns the endpoint's breaker.
+func (e *Endpoint) Breaker() *breaker.Breaker { return e.breaker }
