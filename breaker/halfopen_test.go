@@ -237,6 +237,18 @@ func TestHalfOpenProbesOfBeforeKeepTheirSlots(t *testing.T) {
 	assert.Equal(t, Closed, b.State())
 }
 
+func TestHalfOpenPeriodBeginsWithItsFirstGrant(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	b := w.members[0]
+	b.Done(w.halfOpen(b), w.now, Unsent)
+	w.wait(900 * time.Millisecond)
+	w.calls(b, 3, Neutral)
+	w.wait(900 * time.Millisecond)
+	w.refused(b)
+	w.wait(100 * time.Millisecond)
+	w.call(b, Neutral)
+}
+
 // Probes that all come back neutral, as in BRK-01: the breaker keeps asking, and closes soon after the endpoint has recovered.
 func TestHalfOpenNeutralProbesDoNotWedge(t *testing.T) {
 	w := newWorld(t, 1, func(c *Config) { c.OpenFor = Duration(500 * time.Millisecond) })

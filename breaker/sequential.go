@@ -20,9 +20,9 @@ const (
 	badFactor = 3
 	// sickRate is the failure rate of the rest from which on the test says nothing, as the rest is no measure then.
 	sickRate = 0.3
-	// takeForBad is the sum at which an endpoint is taken for bad: one false alarm in about e^15.6 calls, 6 million. With the rates
-	// above, three failures in 4 calls reach it, and four in 29.
-	takeForBad = 15.6
+	// takeForBad is the sum at which an endpoint is taken for bad: at most one false alarm in e^15 calls, 3 million, and one in 60
+	// million where 0.1 % fail. With the rates above, three failures in 7 calls reach it, and four in 31.
+	takeForBad = 15.0
 	// takeForHealthy is the sum, below 0, at which the rest is taken for healthy: ln(100), one wrong verdict in as many.
 	takeForHealthy = 4.6
 )
