@@ -160,7 +160,7 @@ func TestEventsInOrderUnderConcurrency(t *testing.T) {
 					runtime.Gosched()
 				}
 				b := members[i%2]
-				now := clock.Add(int64(100 * time.Microsecond))
+				now := clock.Add(int64(10 * time.Microsecond))
 				if p, ok := b.Allow(now, 0); ok {
 					b.Done(p, now, map[bool]Outcome{true: Success, false: Failure}[p.Probe()])
 				}

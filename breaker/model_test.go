@@ -1,18 +1,13 @@
 package breaker
 
 import (
-	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
-	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 )
 
-// The model is the package without its tricks: one goroutine, plain fields, lists instead of totals, and no arithmetic modulo anything. It
-// shares the constants and the arithmetic of the sequential test with the real one.
+// The model is the package without its tricks: one goroutine, plain fields, lists instead of totals, and no arithmetic modulo
+// anything. It shares the constants and the arithmetic of the sequential test with the real one.
 type model struct {
 	config  Config
 	rand    func() uint64
@@ -63,7 +58,8 @@ type modelBreaker struct {
 type modelLease struct {
 	held  bool
 	epoch int
-	end   int64 // in units of 2^10 ns
+	end   int64
+	early int64 // how much earlier the call is slow
 }
 
 type modelVote struct {
@@ -117,6 +113,19 @@ func (b *modelBreaker) toClosed(now int64, r Reason) {
 	b.log(from, now, 0, r)
 }
 
+func (b *modelBreaker) reset(now int64) {
+	from := b.state
+	b.state, b.opened, b.ramping, b.exp, b.waiting = Closed, false, false, 0, false
+	b.epoch++
+	b.closedAt = floorUnit(now)
+	b.votes, b.row, b.late, b.suspect = nil, 0, 0, false
+	b.m.freed = true
+	if from != Closed {
+		b.m.open--
+		b.log(from, now, 0, Reason{Rule: WasReset})
+	}
+}
+
 func (b *modelBreaker) expire(now int64) {
 	if b.state == HalfOpen && b.expired(now) {
 		b.toOpen(now, Reason{Rule: ProbeExpired, Within: minLease})
@@ -124,7 +133,7 @@ func (b *modelBreaker) expire(now int64) {
 }
 
 func (b *modelBreaker) expired(now int64) bool {
-	return slices.ContainsFunc(b.leases[:], func(l modelLease) bool { return l.held && l.epoch == b.epoch && now>>leaseUnit >= l.end })
+	return slices.ContainsFunc(b.leases[:], func(l modelLease) bool { return l.held && l.epoch == b.epoch && now >= l.end })
 }
 
 func (b *modelBreaker) mayGrant(now int64) bool {
@@ -132,7 +141,7 @@ func (b *modelBreaker) mayGrant(now int64) bool {
 }
 
 func (b *modelBreaker) freeSlot(now int64) int {
-	return slices.IndexFunc(b.leases[:b.m.config.HalfOpenProbes], func(l modelLease) bool { return !l.held || now>>leaseUnit >= l.end })
+	return slices.IndexFunc(b.leases[:b.m.config.HalfOpenProbes], func(l modelLease) bool { return !l.held || now >= l.end })
 }
 
 func (b *modelBreaker) allow(now int64, slow time.Duration) *modelCall {
@@ -161,7 +170,11 @@ func (b *modelBreaker) allow(now int64, slow time.Duration) *modelCall {
 		}
 		b.grants++
 		c.probe, c.slot = true, slot
-		c.lease = modelLease{true, b.epoch, (now+int64(max(slow, minLease)))>>leaseUnit | 1}
+		length := int64(max(slow, minLease))
+		c.lease = modelLease{true, b.epoch, (now + length + unit - 1) / unit * unit, 0}
+		if slow > 0 {
+			c.lease.early = (length - int64(slow)) >> earlyUnit << earlyUnit
+		}
 		b.leases[slot] = c.lease
 		return c
 	}
@@ -171,12 +184,15 @@ func (b *modelBreaker) allow(now int64, slow time.Duration) *modelCall {
 func (b *modelBreaker) done(c *modelCall, now int64, o Outcome) {
 	if c.probe {
 		if b.leases[c.slot] == c.lease {
+			if o == Success && now > c.lease.end-c.lease.early {
+				o = Slow
+			}
 			b.judge(c, now, o)
 			if b.leases[c.slot] == c.lease {
 				b.leases[c.slot] = modelLease{}
 			}
 		}
-		b.m.freed = true
+		b.m.freed = b.m.freed || b.state == HalfOpen
 		return
 	}
 	b.inFlight = slices.DeleteFunc(b.inFlight, func(other *modelCall) bool { return other == c })
@@ -313,8 +329,9 @@ func (b *modelBreaker) failing() (Reason, bool) {
 }
 
 func (m *model) tick(now int64) bool {
+	stalled := now-m.ticked > int64(stalledFor)
 	for _, b := range m.members {
-		b.look(now)
+		b.look(now, stalled)
 	}
 	m.eject(now)
 	calls := 0.0
@@ -347,20 +364,20 @@ func (m *model) tick(now int64) bool {
 	return freed
 }
 
-func (b *modelBreaker) look(now int64) {
+func (b *modelBreaker) look(now int64, stalled bool) {
 	b.expire(now)
 	b.roll(now)
 	if b.state != Closed {
 		return
 	}
-	if b.watchEpoch != b.epoch || b.seenSuccesses != b.successes {
+	if stalled || b.watchEpoch != b.epoch || b.seenSuccesses != b.successes {
 		b.watchEpoch, b.quietSince = b.epoch, now
 	}
 	if b.late == 0 {
 		b.slowest = 0
 	}
 	b.inFlight = slices.DeleteFunc(b.inFlight, func(c *modelCall) bool {
-		if now/unit < c.due {
+		if stalled || now/unit < c.due {
 			return false
 		}
 		c.late = true
@@ -438,7 +455,8 @@ func (m *model) eject(now int64) {
 
 func (b *modelBreaker) tooSlow() (Reason, bool) {
 	config, c := b.m.config, b.counts()
-	if config.SlowCall.Ratio == 0 || c.slow == 0 || c.calls() < config.MinRequests || float64(c.slow) < config.SlowCall.Ratio*float64(c.calls()) {
+	if config.SlowCall.Ratio == 0 || c.slow == 0 || c.calls() < config.MinRequests ||
+		float64(c.slow) < config.SlowCall.Ratio*float64(c.calls()) {
 		return Reason{}, false
 	}
 	slow, calls := 0, 0
@@ -484,7 +502,7 @@ func (b *modelBreaker) next(now int64) int64 {
 			if !l.held {
 				continue
 			}
-			end := now + (l.end-now>>leaseUnit)<<leaseUnit
+			end := l.end
 			if l.epoch == b.epoch {
 				end = max(end, now+1)
 			}
@@ -502,218 +520,4 @@ func (b *modelBreaker) ramp(now int64) float64 {
 		return max(minRamp, float64(done)/float64(b.m.config.RampFor))
 	}
 	return 1
-}
-
-// schedule runs a group and its model side by side.
-type schedule struct {
-	t     *testing.T
-	real  *Group
-	model *model
-	pairs []*scheduled
-	now   int64
-	at    int
-}
-
-type scheduled struct {
-	real  *Breaker
-	model *modelBreaker
-	calls []scheduledCall
-}
-
-type scheduledCall struct {
-	permit Permit
-	model  *modelCall
-}
-
-func newSchedule(t *testing.T, seed uint64, n int, c Config) *schedule {
-	require.NoError(t, c.Validate())
-	s := &schedule{t: t, now: int64(time.Hour)}
-	s.real = NewGroup(c, rand.New(rand.NewPCG(seed, 6)).Uint64)
-	s.model = &model{config: c, rand: rand.New(rand.NewPCG(seed, 6)).Uint64}
-	var members []*Breaker
-	for i := range n {
-		name := fmt.Sprint("e", i)
-		pair := &scheduled{real: New(name), model: &modelBreaker{m: s.model, name: name, quietSince: s.now}}
-		members = append(members, pair.real)
-		s.model.members = append(s.model.members, pair.model)
-		s.pairs = append(s.pairs, pair)
-	}
-	s.real.Set(s.now, members)
-	s.model.ticked = 0
-	s.tick()
-	return s
-}
-
-// maxCalls bounds the calls of a breaker in flight, since the real one watches no more than 28 of one goroutine.
-const maxCalls = 28
-
-func (s *schedule) allow(i int, slow time.Duration) {
-	x := s.pairs[i]
-	if len(x.calls) == maxCalls {
-		return
-	}
-	p, ok := x.real.Allow(s.now, slow)
-	c := x.model.allow(s.now, slow)
-	require.Equal(s.t, c != nil, ok, "step %d: allow %d", s.at, i)
-	if ok {
-		require.Equal(s.t, c.probe, p.Probe())
-		x.calls = append(x.calls, scheduledCall{p, c})
-	}
-	s.check()
-}
-
-func (s *schedule) done(i, call int, o Outcome) {
-	x := s.pairs[i]
-	if len(x.calls) == 0 {
-		return
-	}
-	call %= len(x.calls)
-	c := x.calls[call]
-	x.calls = slices.Delete(x.calls, call, call+1)
-	x.real.Done(c.permit, s.now, o)
-	x.model.done(c.model, s.now, o)
-	s.check()
-}
-
-func (s *schedule) tick() {
-	freed := s.real.Tick(s.now)
-	require.Equal(s.t, s.model.tick(s.now), freed, "step %d: tick", s.at)
-	s.check()
-}
-
-func (s *schedule) check() {
-	s.at++
-	s.real.Drain(func(e Event) {
-		require.NotEmpty(s.t, s.model.events, "step %d: %v", s.at, e)
-		require.Equal(s.t, s.model.events[0], e, "step %d", s.at)
-		s.model.events = s.model.events[1:]
-	})
-	require.Empty(s.t, s.model.events, "step %d", s.at)
-	if open, limit := s.real.Open(); open != s.model.open || limit != s.model.limit() {
-		s.t.Fatalf("step %d: %d of %d open, want %d of %d", s.at, open, limit, s.model.open, s.model.limit())
-	}
-	for _, x := range s.pairs {
-		want := readout{State: x.model.state, Status: x.model.statusAt(s.now), next: x.model.next(s.now), ramp: x.model.ramp(s.now)}
-		if x.model.state == Closed {
-			c := x.model.counts()
-			want.Counts = Counts{Calls: c.calls(), Failures: int(c.failed), Slow: int(c.slow), Late: x.model.late, Waiting: x.model.waiting}
-		}
-		got := readout{x.real.State(), x.real.Status(s.now), x.real.Next(s.now), x.real.Ramp(s.now), x.real.Counts()}
-		if got != want {
-			s.t.Fatalf("step %d, %s: got %+v, want %+v", s.at, x.model.name, got, want)
-		}
-	}
-}
-
-// readout is all that can be seen of a breaker.
-type readout struct {
-	State
-	Status
-	next int64
-	ramp float64
-	Counts
-}
-
-// play turns bytes into a schedule: how many breakers, how they are configured, and what is done when.
-func play(t *testing.T, data []byte) *schedule {
-	next := func() int {
-		if len(data) == 0 {
-			return 0
-		}
-		b := data[0]
-		data = data[1:]
-		return int(b)
-	}
-	c := DefaultConfig()
-	n := 1 + next()%4
-	c.ConsecutiveFailures = next() % 8
-	c.FailureRatio = []float64{0, 0.3, 0.5, 1}[next()%4]
-	c.MinRequests = 1 + next()%20
-	c.Window = Duration([]time.Duration{100 * time.Millisecond, 2 * time.Second, 30 * time.Second}[next()%3])
-	c.SlowCall.Ratio = []float64{0, 0.3, 0.5, 1}[next()%4]
-	c.Sequential = next()%2 == 0
-	c.OpenFor = Duration([]time.Duration{time.Millisecond, 300 * time.Millisecond, time.Second}[next()%3])
-	c.MaxOpenFor = Duration([]time.Duration{time.Second, 7 * time.Second, 300 * time.Second}[next()%3])
-	c.HalfOpenProbes = 1 + next()%maxProbes
-	c.MaxEjectionPercent = []int{0, 34, 50, 67, 100, 100, 100, 100}[next()%8]
-	c.RampFor = []time.Duration{0, time.Second, 30 * time.Second}[next()%3]
-	s := newSchedule(t, uint64(next()), n, c)
-
-	slow := []time.Duration{0, 0, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second, 5 * time.Minute}
-	waits := []time.Duration{0, 1, time.Microsecond, 500 * time.Microsecond, 5 * time.Millisecond, 40 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second,
-		20 * time.Second}
-	for len(data) > 0 {
-		what := next()
-		i := what / 8 % n
-		switch what % 8 {
-		case 0, 1:
-			s.allow(i, slow[next()%len(slow)])
-		case 2, 3:
-			s.done(i, next(), []Outcome{Success, Failure, Success, Failure, Failure, Slow, Unsent, Neutral}[next()%8])
-		case 4: // several calls that end at once
-			k, o := 1+next()%12, []Outcome{Success, Failure, Failure, Slow}[next()%4]
-			if o == Success {
-				k *= 8
-			}
-			for range k {
-				s.allow(i, time.Second)
-				s.done(i, len(s.pairs[i].calls)-1, o)
-			}
-		case 5:
-			s.now += int64(waits[next()%len(waits)])
-			s.check()
-		case 6:
-			s.tick()
-		case 7:
-			s.now = min(s.now+int64(time.Minute), s.pairs[i].real.Next(s.now))
-			s.check()
-		}
-	}
-	return s
-}
-
-func TestModel(t *testing.T) {
-	var rules [OverCap + 1]int
-	const schedules, length = 200, 600
-	for seed := range schedules {
-		rng := rand.New(rand.NewPCG(uint64(seed), 7))
-		data := make([]byte, length)
-		for i := range data {
-			data[i] = byte(rng.Uint32())
-		}
-		s := play(t, data)
-		for _, e := range s.real.all() {
-			rules[e.Reason.Rule]++
-		}
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
-	}
-	for r := Consecutive; r < OverCap; r++ {
-		t.Logf("%v: %d", r, rules[r])
-		require.GreaterOrEqual(t, rules[r], 5, "%v hardly ever happened", r)
-	}
-}
-
-// all returns the events that the log still holds.
-func (g *Group) all() (events []Event) {
-	for i := range g.events.slots {
-		if e := g.events.slots[i].Load(); e != nil {
-			events = append(events, e.Event)
-		}
-	}
-	return events
-}
-
-func FuzzBreaker(f *testing.F) {
-	f.Add([]byte{})
-	f.Add([]byte("two breakers, some rules and what they make of it"))
-	f.Add([]byte{1, 5, 2, 9, 2, 2, 0, 2, 2, 2, 4, 0, 0, 4, 9, 1, 6, 7, 4, 3, 0, 6, 7, 4, 9, 1})
-	f.Add([]byte{3, 3, 0, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1, 0, 2, 0, 2, 0, 2, 5, 6, 6, 5, 6, 6, 7, 6, 0, 3, 7, 6, 2, 0, 0})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) > 2000 {
-			return
-		}
-		play(t, data)
-	})
 }

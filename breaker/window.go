@@ -61,7 +61,8 @@ func (w *window) totals(ok uint64) counts {
 	return counts{ok: ok, slow: w.slow.Load(), failed: w.failed.Load(), both: w.both.Load()}
 }
 
-// roll fills the marks up to the step of now. Each failure and each tick does so; what else was counted since is taken for as old.
+// roll fills the marks up to the step of now. Each failure and each tick does so; what else was counted since is taken for as
+// old.
 func (w *window) roll(s steps, now int64, ok uint64) {
 	step, current := now>>s.shift, w.current.Load()
 	if step <= current { // below it if the clock was read before another goroutine rolled on
@@ -96,7 +97,8 @@ func (w *window) fail(s steps, now int64, ok uint64, late bool) {
 	w.failed.Add(1)
 }
 
-// counts returns the counts of the last n steps, of which the present one is under way, or since the breaker closed if that is later.
+// counts returns the counts of the last n steps, of which the present one is under way, or since the breaker closed if that is
+// later.
 func (w *window) counts(s steps, ok uint64) counts {
 	m := &w.marks[(w.current.Load()-s.n+1)&(maxSteps-1)]
 	return counts{
