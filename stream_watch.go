@@ -16,7 +16,7 @@ type watchedStream struct {
 	grpc.ClientStream
 
 	responses picker.Responses
-	answered  bool // a response came; it belongs to whoever receives
+	answered  bool                      // a response came; it belongs to whoever receives
 	asked     atomic.Pointer[time.Time] // when the caller sent its first message
 }
 
