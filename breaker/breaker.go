@@ -26,6 +26,7 @@ type Breaker struct {
 	opening   atomic.Bool   // a goroutine is about to open it
 	waiting   atomic.Bool   // it ought to be open, but too many others are
 	window    window
+	okBefore  atomic.Uint64 // the calls that had succeeded in time when it closed last
 	faults    faults
 	probes    [maxProbes]atomic.Uint64
 }
@@ -262,7 +263,9 @@ func (b *Breaker) leases() []atomic.Uint64         { return b.probes[:] }
 func (b *Breaker) names() (endpoint, model string) { return b.name, "" }
 
 func (b *Breaker) beforeClosing(*Group, uint16, int64) {
-	b.window.base.set(b.window.totals(b.inTime()))
+	ok := b.inTime()
+	b.window.forget(ok)
+	b.okBefore.Store(ok)
 }
 
 func (b *Breaker) afterClosing() {

@@ -316,3 +316,20 @@ func TestWithoutGroupNeverOpens(t *testing.T) {
 	assert.InDelta(t, 1, b.Ramp(0), 0)
 	assert.Zero(t, b.Counts())
 }
+
+func TestClosedVotesTakenBackBeforeDoNotCount(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	b := w.members[0]
+	late := []Permit{w.begin(b, 100*time.Millisecond), w.begin(b, 100*time.Millisecond)}
+	w.pass(200 * time.Millisecond)
+	require.Equal(t, 2, b.Counts().Slow)
+	w.pass(10 * time.Second)
+	b.Done(late[0], w.now, Unsent)
+	b.Done(late[1], w.now, Unsent)
+	require.Zero(t, b.Counts().Slow)
+	w.open(b)
+	w.wait(b.OpenLeft(w.now))
+	w.closeAgain(b)
+	w.call(b, Slow)
+	assert.Equal(t, Counts{Calls: 1, Slow: 1}, b.Counts())
+}

@@ -38,7 +38,7 @@ func (w *watch) look(g *Group, s *settings, now int64, stalled bool) {
 	if !stalled {
 		w.slowest = max(w.slowest, b.sweep(w.epoch, now))
 	}
-	b.settle(s, now, ok-b.window.base.ok.Load() >= uint64(s.MinRequests))
+	b.settle(s, now, ok-b.okBefore.Load() >= uint64(s.MinRequests))
 }
 
 // sweep takes calls in flight that are past their slow time for slow, and returns the longest slow time of them.
@@ -122,12 +122,9 @@ type restSlow struct {
 // to take an endpoint out makes it worse.
 func (g *Group) slow(w *watch, s *settings, ok uint64, all *restSlow) (Reason, bool) {
 	b := w.breaker
-	if s.SlowCall.Ratio == 0 || b.window.slow.Load() == b.window.base.slow.Load() {
-		return Reason{}, false
-	}
 	c := b.window.counts(s.steps, ok)
 	slow, calls := int(c.slow), c.calls()
-	if calls < s.MinRequests || float64(slow) < s.SlowCall.Ratio*float64(calls) {
+	if s.SlowCall.Ratio == 0 || slow == 0 || calls < s.MinRequests || float64(slow) < s.SlowCall.Ratio*float64(calls) {
 		return Reason{}, false
 	}
 	if !all.known {
