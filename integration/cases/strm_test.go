@@ -121,7 +121,7 @@ func testSTRM01(t *testing.T) {
 			happening.Go(meanwhile)
 		}
 		rs := rig.Closed(50, n, func(int) rig.Result {
-			return rig.Timed(time.Second, func(ctx context.Context) (string, error) { return talk(ctx, c, 100, opts...) })
+			return rig.Timed(time.Second, func(ctx context.Context) (string, error) { return talk(ctx, c, 1000, opts...) })
 		})
 		happening.Wait()
 		c.Ready(1)
@@ -235,7 +235,7 @@ func TestSTRM02(t *testing.T) {
 func TestSTRM04(t *testing.T) { inBubble(t, testSTRM04) }
 
 func testSTRM04(t *testing.T) {
-	const rounds = 5
+	const rounds = 12 // of which five would miss their mean once in sixty times
 	total := 0
 	f := rig.New(t, 3)
 	for _, b := range f.Backends {
