@@ -64,7 +64,10 @@ func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok boo
 	a.slow = a.slowTime(e, q, deadline)
 	lease, slow := a.slow, a.slow
 	if q.Stream { // it is not slow while it goes on, but as a probe it has to answer
-		lease, slow = g.slowTime(a.expected(e, q), 0), 0
+		slow = 0
+		if e.breaker.State() != breaker.Closed || e.faulty.Load() {
+			lease = g.slowTime(a.expected(e, q), 0)
+		}
 		if e.breaker.State() != breaker.Closed {
 			slow = lease
 		}
@@ -91,7 +94,7 @@ func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok boo
 
 // slowTime returns the time after which the call is slow, or a stream that has not answered; 0 if it never is.
 func (a *Attempt) slowTime(e *Endpoint, q *Query, deadline int64) time.Duration {
-	if q.Type == Update {
+	if q.Type == Update || q.Stream && deadline == 0 { // which no stream without a deadline can exceed
 		return 0
 	}
 	remaining := time.Duration(0)
