@@ -94,7 +94,7 @@ func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok boo
 
 // slowTime returns the time after which the call is slow, or a stream that has not answered; 0 if it never is.
 func (a *Attempt) slowTime(e *Endpoint, q *Query, deadline int64) time.Duration {
-	if q.Type == Update || q.Stream && deadline == 0 { // which no stream without a deadline can exceed
+	if q.Type == Update || q.Stream && deadline == 0 { // a stream matters only once its deadline has passed
 		return 0
 	}
 	remaining := time.Duration(0)
