@@ -14,7 +14,8 @@ import (
 	"github.com/mlbalancer/mlbalancer/picker"
 )
 
-// StreamClientInterceptor returns the interceptor that shows a stream's first message to the policy, which names the model.
+// StreamClientInterceptor returns the interceptor that shows a stream's first message to the policy, which names the model, and its
+// responses.
 //
 // A stream is placed when it is created, so the creation of some streams waits for that message: those of known methods
 // whose first message names a model (such as ModelStreamInfer, StreamPredictions, GenerateStream and
@@ -32,6 +33,11 @@ import (
 //   - Context returns the ctx of the call until the stream is created, and Trailer returns nil.
 //   - A timeout that the service config sets for the method starts when the stream is created.
 //   - A grpc.PreparedMsg can be encoded for it only once it is created, so the first message cannot be one.
+//
+// The responses to streams that infer pass through as they are; the policy hears when the first came, which is the latency of the endpoint.
+// On ModelStreamInfer each is a vote for the model that answered, and the errors that Triton sends in responses count as what their
+// texts mean. The interceptor reads them from Go messages and from encoded ones (*[]byte); what a codec makes of them otherwise counts
+// as an answer.
 func StreamClientInterceptor(opts ...Option) grpc.StreamClientInterceptor {
 	return streamInterceptor(newOptions(opts))
 }

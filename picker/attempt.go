@@ -63,8 +63,11 @@ func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok boo
 	}
 	a.slow = a.slowTime(e, q, deadline)
 	lease, slow := a.slow, a.slow
-	if q.Stream { // it is never slow, but as a probe it has to answer
-		lease = g.slowTime(a.expected(e, q), 0)
+	if q.Stream { // it is not slow while it goes on, but as a probe it has to answer
+		slow = 0
+		if e.breaker.State() != breaker.Closed || e.faulty.Load() {
+			lease = g.slowTime(a.expected(e, q), 0)
+		}
 		if e.breaker.State() != breaker.Closed {
 			slow = lease
 		}
@@ -89,9 +92,9 @@ func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok boo
 	return true
 }
 
-// slowTime returns the time after which the call is slow; 0 if it never is.
+// slowTime returns the time after which the call is slow, or a stream that has not answered; 0 if it never is.
 func (a *Attempt) slowTime(e *Endpoint, q *Query, deadline int64) time.Duration {
-	if q.Stream || q.Type == Update {
+	if q.Type == Update || q.Stream && deadline == 0 { // a stream matters only once its deadline has passed
 		return 0
 	}
 	remaining := time.Duration(0)
@@ -115,7 +118,7 @@ func (a *Attempt) Reason() Reason { return a.reason }
 // Took returns how long the attempt has lasted.
 func (a *Attempt) Took(now int64) time.Duration { return time.Duration(now - a.began) }
 
-// Slow returns the time after which the attempt is slow; 0 if it never is.
+// Slow returns the time after which the attempt is slow, or is that of a stream that should have answered; 0 if it never is.
 func (a *Attempt) Slow() time.Duration { return a.slow }
 
 // End counts the call out and lets its outcome count. pushback is how long its server asked callers to stay away; 0 or less if it did not

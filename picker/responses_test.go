@@ -360,6 +360,21 @@ func TestResponsesEndAProbeOfTheModel(t *testing.T) {
 	}
 }
 
+// A stream is never counted as slow, but one whose deadline passes without a response is held against an endpoint that had the time.
+func TestStreamSlowTime(t *testing.T) {
+	s := newStreams(t)
+	q := Query{Request: Request{ModelID: "m"}, Key: Key("m"), Now: s.now, Stream: true}
+	var a Attempt
+	require.Equal(t, 0, s.table.Place(&q, s.now+int64(time.Second), &a).Index)
+	assert.Equal(t, 800*time.Millisecond, a.Slow())
+	s.after(time.Minute)
+	s.guard.Watch(s.table, s.now)
+	assert.Zero(t, s.counts().Late)
+	assert.Zero(t, s.counts().Slow)
+	a.End(s.now, Success, 0, false)
+	assert.Equal(t, breaker.Counts{Calls: 1}, s.counts())
+}
+
 func TestResponsesWithoutPolicy(t *testing.T) {
 	var r Responses
 	assert.Nil(t, r.Judge())
