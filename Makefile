@@ -5,7 +5,7 @@ BIN   := .tmp/bin
 # Nested modules: their dependencies stay out of the root's.
 NESTED := examples integration/peers
 
-.PHONY: help demo test check fmt vet lint tidy bench bench-pick generate checkgenerate smoke clean
+.PHONY: help demo test check fmt vet lint tidy bench bench-pick bench-breaker generate checkgenerate smoke clean
 
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ bench: ## Micro-benchmarks of the root module.
 
 bench-pick: ## The pick path and its control plane beside grpc-go's own policies, in one run, with the goals.
 	cd integration/peers && $(GO) run ./benchpick
+
+bench-breaker: ## Circuit breakers beside those of other libraries, in one run, with the goals.
+	cd integration/peers && $(GO) run ./benchpick -table breaker
 
 smoke: ## Each benchmark once, so that none rots.
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...

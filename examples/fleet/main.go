@@ -4,6 +4,7 @@
 //	go run ./fleet                                    # a built-in workload, five policies
 //	go run ./fleet -trace requests.csv.gz -seeds 3
 //	go run ./fleet -fault slow:2@33%-66% -policies ring_hash,model_aware
+//	go run ./fleet -fault restart-all -policies round_robin,model_aware
 //	go run ./fleet -json > figures.json
 package main
 
@@ -27,6 +28,7 @@ import (
 	"github.com/mlbalancer/mlbalancer/examples/fleet/policy"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/progress"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/report"
+	"github.com/mlbalancer/mlbalancer/examples/fleet/schedule"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/trace"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/workload"
 )
@@ -123,6 +125,7 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	path := set.String("trace", "", "replay this `file` (CSV, gzipped or not); without it, a generated workload like a public arena's trace")
 	policies := set.String("policies", strings.Join(policy.Names(), ","), "compare these policies, in this order")
 	faults := set.String("fault", "", "what goes wrong, such as slow:2@33%-66%,kill:3@50%")
+	set.BoolVar(&o.NoRetry, "no-retry", false, "do not send failed calls of model_aware again")
 	set.IntVar(&o.Servers, "servers", 8, "number of servers")
 	set.IntVar(&o.Slots, "slots", 4, "models that a server's memory holds")
 	set.IntVar(&o.Workers, "workers", 4, "requests that a server runs at once")
@@ -179,15 +182,15 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	if o.Policies, err = policy.Select(*policies); err != nil {
 		return nil, fmt.Errorf("-policies: %w", err)
 	}
-	if o.Faults, err = fault.Parse(*faults, o.Servers); err != nil {
-		return nil, fmt.Errorf("-fault: %w", err)
-	}
 	if *path == "" {
 		o.Trace = workload.Generate(*seed)
-		return f, nil
+	} else if o.Trace, err = trace.Read(*path); err != nil {
+		return nil, err
 	}
-	o.Trace, err = trace.Read(*path)
-	return f, err
+	if o.Faults, err = fault.Parse(*faults, o.Servers, schedule.Popular(o.Trace)); err != nil {
+		return nil, fmt.Errorf("-fault: %w", err)
+	}
+	return f, nil
 }
 
 func usage(set *flag.FlagSet, w io.Writer) {
@@ -195,5 +198,5 @@ func usage(set *flag.FlagSet, w io.Writer) {
 		"Replays a trace of requests to a simulated fleet of GPU model servers under several policies. Times are model time.\n\n")
 	set.SetOutput(w)
 	set.PrintDefaults()
-	fmt.Fprint(w, "\nFaults are kind:server@from or kind:server@from-to; servers count from 0, times are per cent of the measured part:\n"+fault.Usage())
+	fmt.Fprint(w, "\nFaults are kind:server@from or kind:server@from-to, or restart-all; servers count from 0, times are per cent of the measured part:\n"+fault.Usage())
 }

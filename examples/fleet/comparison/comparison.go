@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/mlbalancer/mlbalancer/examples/fleet/breakers"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/fault"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/policy"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/replay"
@@ -23,6 +24,8 @@ type Options struct {
 	Trace    *trace.Trace
 	Policies []policy.Policy
 	Faults   []fault.Fault
+	// NoRetry says that failed calls are not sent again.
+	NoRetry bool
 
 	Servers, Slots, Workers, Clients int
 	// Rho is the offered load, loads of models excluded.
@@ -51,6 +54,7 @@ type Progress interface {
 func Run(ctx context.Context, o Options, progress Progress) (*report.Report, error) {
 	runs := make([][]stats.Figures, len(o.Policies))
 	plots := make([]report.Plots, len(o.Policies))
+	records := make([]*breakers.Record, len(o.Policies))
 	var measured time.Duration
 	n := 0
 	for _, seed := range o.Seeds {
@@ -60,6 +64,9 @@ func Run(ctx context.Context, o Options, progress Progress) (*report.Report, err
 		})
 		measured = calls.To - calls.From
 		for i, p := range o.Policies {
+			if o.NoRetry {
+				p = p.WithoutRetry()
+			}
 			progress.Begin(n, len(o.Seeds)*len(o.Policies), p.Name, seed)
 			n++
 			runtime.GC() // no policy pays for another's garbage
@@ -79,7 +86,7 @@ func Run(ctx context.Context, o Options, progress Progress) (*report.Report, err
 			progress.End(figures, result.Wall)
 			runs[i] = append(runs[i], figures)
 			if seed == o.Seeds[0] {
-				plots[i] = plotsOf(result, calls)
+				plots[i], records[i] = plotsOf(result, calls), result.Breakers
 			}
 		}
 	}
@@ -88,7 +95,7 @@ func Run(ctx context.Context, o Options, progress Progress) (*report.Report, err
 		Setup: setup(o, measured),
 	}
 	for i, p := range o.Policies {
-		result := report.Policy{Name: p.Name, Figures: stats.Median(runs[i]), Plots: plots[i]}
+		result := report.Policy{Name: p.Name, Figures: stats.Median(runs[i]), Plots: plots[i], Breakers: records[i]}
 		if len(o.Seeds) > 1 {
 			result.Runs = runs[i]
 		}
@@ -115,7 +122,7 @@ func setup(o Options, measured time.Duration) report.Setup {
 	s := report.Setup{
 		Servers: o.Servers, Slots: o.Slots, Workers: o.Workers, Clients: o.Clients, Rho: o.Rho,
 		Service: stats.Millis(o.Service), Load: stats.Millis(o.Load), Deadline: stats.Millis(o.Deadline),
-		Speed: o.Speed, Warmup: o.Warmup, Passes: o.Passes, Seeds: o.Seeds, Measured: stats.Millis(measured),
+		Speed: o.Speed, Warmup: o.Warmup, Passes: o.Passes, Seeds: o.Seeds, Measured: stats.Millis(measured), NoRetry: o.NoRetry,
 		Go: runtime.Version(), GRPC: "grpc", CPUs: runtime.GOMAXPROCS(0),
 	}
 	for _, f := range o.Faults {

@@ -6,7 +6,7 @@ import (
 	"github.com/mlbalancer/mlbalancer/internal/fleet"
 )
 
-// Begin makes the fault happen to its server.
+// Begin makes the fault, one of Steps, happen to its server.
 func (f Fault) Begin(servers []*fleet.Server) error {
 	s := servers[f.Server]
 	switch f.Kind {
@@ -23,7 +23,12 @@ func (f Fault) Begin(servers []*fleet.Server) error {
 	case "drain":
 		s.Drain()
 	case "restart":
-		return s.Restart()
+		if f.Lasts() {
+			return s.Restart()
+		}
+		s.Kill()
+	case "broken-model":
+		s.FailModel(f.Model, codes.Internal, "the model was told to fail", 1)
 	}
 	return nil
 }
@@ -38,7 +43,9 @@ func (f Fault) End(servers []*fleet.Server) error {
 		s.Fail(codes.OK, "", 0)
 	case "hang":
 		s.Hang(false)
-	case "kill", "stop", "drain":
+	case "broken-model":
+		s.FailModel(f.Model, codes.OK, "", 0)
+	case "kill", "stop", "drain", "restart":
 		return s.Restart()
 	}
 	return nil

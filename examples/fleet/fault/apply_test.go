@@ -28,9 +28,13 @@ func TestApply(t *testing.T) {
 		"stop:0@0%-50%":    codes.Unavailable,
 		"drain:0@0%-50%":   codes.NotFound, // or for the first moment UNAVAILABLE, as Triton does
 		"restart:0@0%":     codes.OK,
+		"restart:0@0%-50%": codes.Unavailable,
+
+		"broken-model:0@0%-50%":       codes.Internal,
+		"broken-model:0/other@0%-50%": codes.OK,
 	} {
 		t.Run(spec, func(t *testing.T) {
-			faults, err := Parse(spec, 1)
+			faults, err := Parse(spec, 1, []string{"m", "other"})
 			require.NoError(t, err)
 			f, err := fleet.Start(fleet.Config{Servers: 1, Scale: 1e-3, InMemory: true})
 			require.NoError(t, err)
@@ -57,7 +61,7 @@ func TestApply(t *testing.T) {
 			if faults[0].Kind == "slow" {
 				assert.GreaterOrEqual(t, took, 50*time.Millisecond)
 			}
-			if faults[0].Kind == "restart" {
+			if faults[0].Kind == "restart" && faults[0].Lasts() {
 				assert.EqualValues(t, 2, f.Stats()[0].ColdLoads, "memory was lost")
 			}
 

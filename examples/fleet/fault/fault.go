@@ -6,11 +6,15 @@
 //	slow:2x4@33%-66%     4 times as long
 //	fail:0x0.2@50%       server 0 answers 20 % of its calls with UNAVAILABLE from the middle on
 //	kill:2@50%,kill:3@60%-80%
+//	broken-model:2@33%-66%   server 2 fails all calls of the model that is asked for most
+//	broken-model:2/m@50%     and of the model m
+//	restart-all          every server drains and restarts, one at a time, spread over the measured part
 //
 // where servers count from 0, times are per cent of the measured part, and one without an end lasts until the end of the replay.
 package fault
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,8 +25,10 @@ import (
 type Fault struct {
 	// Kind is a name in Kinds.
 	Kind string
-	// Server is the index of the server that it happens to.
+	// Server is the index of the server that it happens to; 0 if it happens to all.
 	Server int
+	// Model is the model that is broken.
+	Model string
 	// Factor is how many times as long a slow server takes, and the fraction of its calls that a failing one fails.
 	Factor float64
 	// From and To bound it, as fractions of the measured part. To is above 1 if it lasts until the end of the replay.
@@ -38,8 +44,10 @@ type kind struct {
 	about string
 	// factor is what an x is followed by: nil if the kind takes none.
 	factor *factor
-	// instant kinds have no end.
-	instant bool
+	// model says that it happens to one model, which a slash is followed by.
+	model bool
+	// all says that it happens to every server, one after another, by default in all of the measured part.
+	all bool
 }
 
 type factor struct {
@@ -56,26 +64,31 @@ var kinds = []kind{
 	{name: "kill", about: "the server dies; it restarts at the end, if there is one"},
 	{name: "stop", about: "the server finishes what it has and stops; it restarts at the end, if there is one"},
 	{name: "drain", about: "the server refuses new calls as Triton does after SIGTERM; it restarts at the end, if there is one"},
-	{name: "restart", about: "the server dies and is back at once, with empty memory", instant: true},
+	{name: "restart", about: "the server dies and is back at the end, at once if there is none, with empty memory"},
+	{name: "broken-model", model: true,
+		about: "calls of one model fail with INTERNAL: /name, or that which is asked for most"},
+	{name: "restart-all", all: true,
+		about: "every server drains and restarts, one at a time; needs no server, and no times to fill the measured part"},
 }
 
 // Usage describes the kinds, one a line.
 func Usage() string {
 	var b strings.Builder
 	for _, k := range kinds {
-		fmt.Fprintf(&b, "  %-8s %s\n", k.name, k.about)
+		fmt.Fprintf(&b, "  %-12s %s\n", k.name, k.about)
 	}
 	return b.String()
 }
 
-// Parse reads a comma-separated list of faults of a fleet of so many servers. The empty string is no fault.
-func Parse(list string, servers int) ([]Fault, error) {
+// Parse reads a comma-separated list of faults of a fleet of so many servers, which are asked for these models, the one with most calls
+// first. The empty string is no fault.
+func Parse(list string, servers int, models []string) ([]Fault, error) {
 	if list == "" {
 		return nil, nil
 	}
 	var faults []Fault
 	for spec := range strings.SplitSeq(list, ",") {
-		f, err := parse(strings.TrimSpace(spec), servers)
+		f, err := parse(strings.TrimSpace(spec), servers, models)
 		if err != nil {
 			return nil, fmt.Errorf("fault %q: %w", spec, err)
 		}
@@ -84,50 +97,83 @@ func Parse(list string, servers int) ([]Fault, error) {
 	return faults, nil
 }
 
-func parse(spec string, servers int) (Fault, error) {
-	what, when, ok := strings.Cut(spec, "@")
-	name, target, ok2 := strings.Cut(what, ":")
-	if !ok || !ok2 {
-		return Fault{}, fmt.Errorf("want kind:server@from or kind:server@from-to, such as slow:2@33%%-66%%")
+func parse(spec string, servers int, models []string) (Fault, error) {
+	what, when, timed := spec, "", false
+	if at := strings.LastIndexByte(spec, '@'); at >= 0 { // names of models may have one too
+		what, when, timed = spec[:at], spec[at+1:], true
 	}
+	name, target, targeted := strings.Cut(what, ":")
 	at := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
-	if at < 0 {
+	switch {
+	case at >= 0 && kinds[at].all && targeted:
+		return Fault{}, fmt.Errorf("server is %q, want none: %s is for all", target, name)
+	case at >= 0 && kinds[at].all:
+	case !timed || !targeted:
+		return Fault{}, fmt.Errorf("want kind:server@from or kind:server@from-to, such as slow:2@33%%-66%%")
+	case at < 0:
 		return Fault{}, fmt.Errorf("kind is %q, want %s", name, kindNames())
 	}
 	k := kinds[at]
 	f := Fault{Kind: name, To: forever}
+	if k.all {
+		f.To = 1
+	} else if err := f.aim(k, target, servers, models); err != nil {
+		return Fault{}, err
+	}
+	if timed {
+		if err := f.time(when); err != nil {
+			return Fault{}, err
+		}
+	}
+	return f, nil
+}
+
+// aim reads what the fault happens to: a server, and a factor or a model.
+func (f *Fault) aim(k kind, target string, servers int, models []string) (err error) {
+	target, model, named := strings.Cut(target, "/")
 	target, times, hasFactor := strings.Cut(target, "x")
-	var err error
 	if f.Server, err = strconv.Atoi(target); err != nil || f.Server < 0 || f.Server >= servers {
-		return Fault{}, fmt.Errorf("server is %q, want 0 to %d", target, servers-1)
+		return fmt.Errorf("server is %q, want 0 to %d", target, servers-1)
+	}
+	switch {
+	case named && !k.model:
+		return fmt.Errorf("model is %q, want none: %s takes none", model, k.name)
+	case named && !slices.Contains(models, model):
+		return fmt.Errorf("model is %q, want one of the trace, such as %q", model, models[0])
+	case named:
+		f.Model = model
+	case k.model:
+		f.Model = models[0]
 	}
 	switch {
 	case hasFactor && k.factor == nil:
-		return Fault{}, fmt.Errorf("factor is %q, want none: %s takes none", times, name)
+		return fmt.Errorf("factor is %q, want none: %s takes none", times, k.name)
 	case hasFactor:
 		f.Factor, err = strconv.ParseFloat(times, 64)
 		if err != nil || !(f.Factor >= k.factor.min && f.Factor <= k.factor.max) {
-			return Fault{}, fmt.Errorf("factor is %q, want %s", times, k.factor.want)
+			return fmt.Errorf("factor is %q, want %s", times, k.factor.want)
 		}
 	case k.factor != nil:
 		f.Factor = k.factor.byDefault
 	}
+	return nil
+}
+
+// time reads when the fault happens.
+func (f *Fault) time(when string) (err error) {
 	from, to, hasEnd := strings.Cut(when, "-")
 	if f.From, err = percent(from); err != nil {
-		return Fault{}, fmt.Errorf("from is %w", err)
-	}
-	if hasEnd && k.instant {
-		return Fault{}, fmt.Errorf("to is %q, want none: a %s has no end", to, name)
+		return fmt.Errorf("from is %w", err)
 	}
 	if hasEnd {
 		if f.To, err = percent(to); err != nil {
-			return Fault{}, fmt.Errorf("to is %w", err)
-		}
-		if f.To <= f.From {
-			return Fault{}, fmt.Errorf("to is %q, want more than from (%s)", to, from)
+			return fmt.Errorf("to is %w", err)
 		}
 	}
-	return f, nil
+	if f.To <= f.From {
+		return fmt.Errorf("to is %q, want more than from (%s)", cmp.Or(to, "100%"), from)
+	}
+	return nil
 }
 
 func percent(s string) (float64, error) {
@@ -149,9 +195,15 @@ func kindNames() string {
 
 // String returns the fault as it is written.
 func (f Fault) String() string {
-	s := fmt.Sprintf("%s:%d", f.Kind, f.Server)
+	s := f.Kind
+	if !f.all() {
+		s += fmt.Sprintf(":%d", f.Server)
+	}
 	if f.Factor != 0 {
 		s += "x" + strconv.FormatFloat(f.Factor, 'g', -1, 64)
+	}
+	if f.Model != "" {
+		s += "/" + f.Model
 	}
 	s += fmt.Sprintf("@%.6g%%", f.From*100)
 	if f.Lasts() {
@@ -162,3 +214,23 @@ func (f Fault) String() string {
 
 // Lasts reports whether the fault has no end within the replay.
 func (f Fault) Lasts() bool { return f.To >= forever }
+
+func (f Fault) all() bool {
+	return slices.ContainsFunc(kinds, func(k kind) bool { return k.name == f.Kind && k.all })
+}
+
+// Steps returns the faults of single servers that the fault consists of: itself, or if it happens to all of them, a drain of one after
+// another. Each of these drains for half of the time that it has, so that the server is back for the other half before the
+// next one goes.
+func (f Fault) Steps(servers int) []Fault {
+	if !f.all() {
+		return []Fault{f}
+	}
+	steps := make([]Fault, servers)
+	turn := (f.To - f.From) / float64(servers)
+	for i := range steps {
+		begin := f.From + float64(i)*turn
+		steps[i] = Fault{Kind: "drain", Server: i, From: begin, To: begin + turn/2}
+	}
+	return steps
+}

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+var models = []string{"hot", "m@1/x", "cold"}
+
 func TestParse(t *testing.T) {
 	for in, want := range map[string][]Fault{
 		"":                   nil,
@@ -18,9 +20,14 @@ func TestParse(t *testing.T) {
 		"restart:3@100%":     {{Kind: "restart", Server: 3, From: 1, To: forever}},
 		"kill:2@50%, drain:3@60%-80%": {
 			{Kind: "kill", Server: 2, From: .5, To: forever}, {Kind: "drain", Server: 3, From: .6, To: .8}},
-		"stop:2@50%": {{Kind: "stop", Server: 2, From: .5, To: forever}},
+		"broken-model:2@50%":           {{Kind: "broken-model", Server: 2, Model: "hot", From: .5, To: forever}},
+		"broken-model:0/m@1/x@10%-20%": {{Kind: "broken-model", Model: "m@1/x", From: .1, To: .2}},
+		"restart-all":                  {{Kind: "restart-all", To: 1}},
+		"restart-all@20%-80%":          {{Kind: "restart-all", From: .2, To: .8}},
+		"restart:3@10%-20%":            {{Kind: "restart", Server: 3, From: .1, To: .2}},
+		"stop:2@50%":                   {{Kind: "stop", Server: 2, From: .5, To: forever}},
 	} {
-		got, err := Parse(in, 8)
+		got, err := Parse(in, 8, models)
 		require.NoError(t, err, in)
 		require.Len(t, got, len(want), in)
 		for i, f := range got {
@@ -28,7 +35,7 @@ func TestParse(t *testing.T) {
 			assert.InDelta(t, want[i].To, f.To, 1e-12, in)
 			f.From, f.To = want[i].From, want[i].To
 			assert.Equal(t, want[i], f, in)
-			again, err := Parse(f.String(), 8)
+			again, err := Parse(f.String(), 8, models)
 			require.NoError(t, err)
 			assert.Equal(t, []Fault{f}, again, "the way it is written reads the same")
 		}
@@ -43,7 +50,7 @@ func TestParseErrors(t *testing.T) {
 		"slow:2":                    `fault "slow:2": ` + form,
 		"slow@33%":                  `fault "slow@33%": ` + form,
 		"kill:2@50%,":               `fault "": ` + form,
-		"burn:2@50%":                `fault "burn:2@50%": kind is "burn", want slow, fail, hang, kill, stop, drain or restart`,
+		"burn:2@50%":                `fault "burn:2@50%": kind is "burn", want slow, fail, hang, kill, stop, drain, restart, broken-model or restart-all`,
 		"kill:two@50%":              `fault "kill:two@50%": server is "two", want 0 to 7`,
 		"kill:8@50%":                `fault "kill:8@50%": server is "8", want 0 to 7`,
 		"kill:-1@50%":               `fault "kill:-1@50%": server is "-1", want 0 to 7`,
@@ -56,10 +63,13 @@ func TestParseErrors(t *testing.T) {
 		"kill:2@150%":               `fault "kill:2@150%": from is "150%", ` + times,
 		"slow:2@33%-":               `fault "slow:2@33%-": to is "", ` + times,
 		"slow:2@66%-33%":            `fault "slow:2@66%-33%": to is "33%", want more than from (66%)`,
-		"restart:2@10%-20%":         `fault "restart:2@10%-20%": to is "20%", want none: a restart has no end`,
+		"restart-all:1@10%":         `fault "restart-all:1@10%": server is "1", want none: restart-all is for all`,
+		"restart-all@100%":          `fault "restart-all@100%": to is "100%", want more than from (100%)`,
+		"broken-model:2/no@10%":     `fault "broken-model:2/no@10%": model is "no", want one of the trace, such as "hot"`,
+		"kill:2/hot@10%":            `fault "kill:2/hot@10%": model is "hot", want none: kill takes none`,
 		"slow:2@33%-66%,hang:1@NaN": `fault "hang:1@NaN": from is "NaN", ` + times,
 	} {
-		_, err := Parse(in, 8)
+		_, err := Parse(in, 8, models)
 		assert.EqualError(t, err, want)
 	}
 }
@@ -68,4 +78,13 @@ func TestUsageNamesEveryKind(t *testing.T) {
 	for _, k := range kinds {
 		assert.Contains(t, Usage(), k.name)
 	}
+}
+
+func TestSteps(t *testing.T) {
+	one := Fault{Kind: "kill", Server: 2, From: .5, To: forever}
+	assert.Equal(t, []Fault{one}, one.Steps(8))
+	assert.Equal(t, []Fault{
+		{Kind: "drain", Server: 0, From: .5, To: .625},
+		{Kind: "drain", Server: 1, From: .75, To: .875},
+	}, Fault{Kind: "restart-all", From: .5, To: 1}.Steps(2))
 }

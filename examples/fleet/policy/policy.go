@@ -13,6 +13,8 @@ import (
 	_ "google.golang.org/grpc/balancer/weightedroundrobin" // weighted_round_robin
 
 	"github.com/mlbalancer/mlbalancer"
+	"github.com/mlbalancer/mlbalancer/balancer"
+	"github.com/mlbalancer/mlbalancer/breaker"
 )
 
 // ModelHeader is the metadata key that carries the model's name to policies that cannot read it from the message.
@@ -27,6 +29,8 @@ type Policy struct {
 	// DialOptions select the policy. scale is how much wall-clock time a unit of model time takes: policies with timers of
 	// their own get them shortened by it.
 	DialOptions func(scale float64) []grpc.DialOption
+	// Breakers says that the policy has circuit breakers which balancer.Snapshot shows.
+	Breakers bool
 }
 
 // all are the policies in the order of reports. Every one that comes with gRPC gets the model in a header, though only
@@ -48,9 +52,30 @@ var all = []Policy{
 		return fmt.Sprintf(`{"weighted_round_robin":{"blackoutPeriod":%q,"weightExpirationPeriod":%q,"weightUpdatePeriod":%q}}`,
 			seconds(10*time.Second, scale), seconds(180*time.Second, scale), seconds(time.Second, scale))
 	}),
-	{Name: "model_aware", DialOptions: func(float64) []grpc.DialOption {
-		return mlbalancer.DialOptions()
-	}},
+	modelAware(),
+}
+
+func modelAware(options ...mlbalancer.Option) Policy {
+	return Policy{Name: "model_aware", Breakers: true, DialOptions: func(scale float64) []grpc.DialOption {
+		// The breakers' times are the defaults in model time, as far as they may be that short.
+		b := balancer.DefaultBreaker()
+		b.Window = max(shorter(b.Window, scale), breaker.Duration(100*time.Millisecond))
+		b.OpenFor = max(shorter(b.OpenFor, scale), breaker.Duration(time.Millisecond))
+		b.MaxOpenFor = max(shorter(b.MaxOpenFor, scale), b.OpenFor)
+		return mlbalancer.DialOptions(append(options, mlbalancer.WithConfig(&balancer.Config{Breaker: b}))...)
+	}}
+}
+
+func shorter(d breaker.Duration, scale float64) breaker.Duration {
+	return breaker.Duration(float64(d) * scale)
+}
+
+// WithoutRetry returns the policy without retries of failed calls. The policies that come with gRPC have none anyway.
+func (p Policy) WithoutRetry() Policy {
+	if p.Breakers {
+		return modelAware(mlbalancer.WithoutRetry())
+	}
+	return p
 }
 
 func builtIn(name string, config func(scale float64) string) Policy {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,7 +33,11 @@ func TestSelect(t *testing.T) {
 
 // TestConfigs lets gRPC read each policy's configuration.
 func TestConfigs(t *testing.T) {
+	policies := slices.Clone(all)
 	for _, p := range all {
+		policies = append(policies, p.WithoutRetry())
+	}
+	for _, p := range policies {
 		for _, scale := range []float64{1, 1. / 20, 1. / 1000} {
 			options := append(p.DialOptions(scale), grpc.WithTransportCredentials(insecure.NewCredentials()))
 			cc, err := grpc.NewClient("passthrough:///server", options...)

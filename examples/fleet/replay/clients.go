@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/mlbalancer/mlbalancer/examples/fleet/breakers"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/policy"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/stats"
 	"github.com/mlbalancer/mlbalancer/internal/fleet"
@@ -24,12 +25,11 @@ import (
 // clients are the channels of a replay.
 type clients []*grpc.ClientConn
 
-// dial makes the channels, all alike.
+// dial makes the channels, all alike, and watched if there is a watcher.
 //
 // They know the servers by addresses that are drawn from the seed, as a cluster deals them to its pods, and their dialer takes these to the
 // ports of the simulated servers. So a seed decides what hashing makes of the addresses, and not whatever ports were free.
-func dial(f *fleet.Fleet, o Options) (clients, error) {
-	addresses := addressesFor(o.Seed, len(f.Servers))
+func dial(f *fleet.Fleet, o Options, addresses []string, watcher *breakers.Watcher) (clients, error) {
 	dialer := f.Dialer()
 	options := append(f.DialOptions(), grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 		i := slices.Index(addresses, address)
@@ -43,11 +43,18 @@ func dial(f *fleet.Fleet, o Options) (clients, error) {
 	target := resolver.StaticScheme + ":///" + strings.Join(addresses, ",")
 	var all clients
 	for range o.Clients {
-		cc, err := grpc.NewClient(target, options...)
+		dialOptions, made := options, func(*grpc.ClientConn) {}
+		if watcher != nil {
+			var watch grpc.DialOption
+			watch, made = watcher.Dial()
+			dialOptions = append(slices.Clip(options), watch)
+		}
+		cc, err := grpc.NewClient(target, dialOptions...)
 		if err != nil {
 			all.close()
 			return nil, fmt.Errorf("policy %s: %w", o.Policy.Name, err)
 		}
+		made(cc)
 		cc.Connect()
 		all = append(all, cc)
 	}
@@ -98,7 +105,7 @@ func (r *run) send(ctx context.Context, i int) {
 	sample.Latency = min(r.clock.model(time.Now())-call.At, r.Deadline)
 	if err != nil {
 		sample.Latency = r.Deadline
-		sample.Code = status.Code(err).String()
+		sample.Code, sample.Text = status.Code(err).String(), status.Convert(err).Message()
 	}
 	r.samples[i] = sample
 }

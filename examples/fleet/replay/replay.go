@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mlbalancer/mlbalancer/examples/fleet/breakers"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/fault"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/orcaload"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/policy"
@@ -48,6 +49,8 @@ type Result struct {
 	Servers []stats.Server
 	// Resident is the share of the measured part for which each model (by its index in Schedule.Models) was in the memory of each server.
 	Resident [][]float64
+	// Breakers is what the policy's circuit breakers did; nil if it has none.
+	Breakers *breakers.Record
 	// Wall is how long the whole replay took.
 	Wall time.Duration
 }
@@ -62,15 +65,25 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, fmt.Errorf("starting the fleet: %w", err)
 	}
 	defer f.Close()
-	clients, err := dial(f, o)
+	clock := clock{start: time.Now().Add(lead), scale: o.Fleet.Scale}
+	addresses := addressesFor(o.Seed, len(f.Servers))
+	var watcher *breakers.Watcher
+	if o.Policy.Breakers {
+		watcher = breakers.New(addresses, f.Addrs(), clock.wall(o.Schedule.From), o.Fleet.Scale)
+	}
+	clients, err := dial(f, o, addresses, watcher)
 	if err != nil {
 		return nil, err
 	}
 	defer clients.close()
 
+	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := &run{Options: o, clients: clients, clock: clock{start: time.Now().Add(lead), scale: o.Fleet.Scale}}
+	if watcher != nil {
+		watcher.Start(ctx)
+	}
+	r := &run{Options: o, clients: clients, clock: clock}
 	r.samples = make([]stats.Sample, len(o.Schedule.Calls))
 	faults := r.startFaults(ctx, f.Servers)
 	var before []stats.Server
@@ -78,10 +91,14 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	r.calls.Wait()
 	after := counters(f)
 	cancel()
+	var record *breakers.Record
+	if watcher != nil {
+		record = watcher.Stop(outer)
+	}
 	if err := errors.Join(err, faults()); err != nil {
 		return nil, err
 	}
-	result := &Result{Wall: time.Since(began), Servers: after, Resident: r.residency(f.Events(), len(f.Servers))}
+	result := &Result{Wall: time.Since(began), Servers: after, Breakers: record, Resident: r.residency(f.Events(), len(f.Servers))}
 	for i, call := range o.Schedule.Calls {
 		if call.At >= o.Schedule.From {
 			result.Samples = append(result.Samples, r.samples[i])
@@ -135,11 +152,15 @@ func (r *run) dispatch(ctx context.Context, measure func()) error {
 // startFaults makes each fault happen at its time, until ctx ends. The function that it returns waits for them to be over.
 func (r *run) startFaults(ctx context.Context, servers []*fleet.Server) (wait func() error) {
 	var running sync.WaitGroup
-	failures := make([]error, len(r.Faults))
+	var faults []fault.Fault
+	for _, f := range r.Faults {
+		faults = append(faults, f.Steps(len(servers))...)
+	}
+	failures := make([]error, len(faults))
 	at := func(fraction float64) time.Duration {
 		return r.Schedule.From + time.Duration(fraction*float64(r.Schedule.To-r.Schedule.From))
 	}
-	for i, f := range r.Faults {
+	for i, f := range faults {
 		running.Go(func() {
 			if r.clock.sleep(ctx, at(f.From)) != nil {
 				return

@@ -104,7 +104,7 @@ func TestFaults(t *testing.T) {
 		o.Fleet.Scale = 1. / 50
 		o.Deadline = 10 * time.Minute
 		var err error
-		o.Faults, err = fault.Parse(list, 2)
+		o.Faults, err = fault.Parse(list, 2, o.Schedule.Models)
 		require.NoError(t, err)
 		result, err := Run(t.Context(), o)
 		require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 
+	"github.com/mlbalancer/mlbalancer/examples/fleet/breakers"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/stats"
 )
 
@@ -42,6 +43,8 @@ type Setup struct {
 	// Measured is how long the measured part of one replay is.
 	Measured float64 `json:"measured_ms"`
 	Faults   []Fault `json:"faults,omitempty"`
+	// NoRetry says that no policy sends a failed call again.
+	NoRetry bool `json:"no_retry,omitempty"`
 	// What the replay ran with, and on how many processors.
 	Go   string `json:"go"`
 	GRPC string `json:"grpc"`
@@ -61,6 +64,8 @@ type Policy struct {
 	stats.Figures
 	// Runs are the figures of each seed, if there were several.
 	Runs []stats.Figures `json:"runs,omitempty"`
+	// Breakers is what the policy's circuit breakers did with the first seed; nil if it has none.
+	Breakers *breakers.Record `json:"breakers,omitempty"`
 	// Plots are of the first seed.
 	Plots Plots `json:"-"`
 }

@@ -96,6 +96,9 @@ func (s *Setup) Sentence() string {
 		}
 		text += ", faults " + strings.Join(faults, ", ")
 	}
+	if s.NoRetry {
+		text += ", no retries"
+	}
 	text += fmt.Sprintf("; %s of model time measured", seconds(math.Round(s.Measured/100)/10))
 	if len(s.Seeds) > 1 {
 		text += fmt.Sprintf(", medians of %d seeds", len(s.Seeds))

@@ -5,6 +5,8 @@
 package schedule
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -103,19 +105,19 @@ func New(t *trace.Trace, o Options) *Schedule {
 // rank fills in Models and Share, and returns each model's index.
 func (s *Schedule) rank(t *trace.Trace) map[string]int {
 	counts := t.Models()
-	for m := range counts {
-		s.Models = append(s.Models, m)
-	}
-	slices.SortFunc(s.Models, func(a, b string) int {
-		if d := counts[b] - counts[a]; d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
-	})
+	s.Models = Popular(t)
 	index := make(map[string]int, len(counts))
 	for i, m := range s.Models {
 		index[m] = i
 		s.Share = append(s.Share, float64(counts[m])/float64(len(t.Rows)))
 	}
 	return index
+}
+
+// Popular returns the names of a trace's models, those with most calls first.
+func Popular(t *trace.Trace) []string {
+	counts := t.Models()
+	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
+	})
 }

@@ -2,7 +2,6 @@
 package stats
 
 import (
-	"maps"
 	"slices"
 	"time"
 )
@@ -15,8 +14,8 @@ type Sample struct {
 	Latency time.Duration
 	// Late is how long after At the call was really sent.
 	Late time.Duration
-	// Code names the status of a failed call, such as "Unavailable"; empty for a success.
-	Code string
+	// Code names the status of a failed call, such as "Unavailable", and Text is its message; both are empty for a success.
+	Code, Text string
 }
 
 // Server is what one server did in the measured part.
@@ -35,9 +34,10 @@ type Server struct {
 type Figures struct {
 	// Calls is the number of calls sent.
 	Calls int `json:"calls"`
-	// Errors is the number that failed; ErrorCodes counts them by status.
+	// Errors is the number that failed; ErrorCodes counts them by status, ErrorTexts by status and message.
 	Errors     int            `json:"errors"`
 	ErrorCodes map[string]int `json:"error_codes,omitempty"`
+	ErrorTexts map[string]int `json:"error_texts,omitempty"`
 	// The percentiles of the latency, in which a failed call counts with the deadline.
 	P50  float64 `json:"p50_ms"`
 	P95  float64 `json:"p95_ms"`
@@ -66,10 +66,11 @@ func Of(samples []Sample, servers []Server) Figures {
 		total += s.Latency
 		if s.Code != "" {
 			if f.ErrorCodes == nil {
-				f.ErrorCodes = make(map[string]int)
+				f.ErrorCodes, f.ErrorTexts = make(map[string]int), make(map[string]int)
 			}
 			f.Errors++
 			f.ErrorCodes[s.Code]++
+			f.ErrorTexts[s.Code+": "+s.Text]++
 		}
 	}
 	slices.Sort(latencies)
@@ -125,17 +126,23 @@ func Median(runs []Figures) Figures {
 		PeakToMeanLoad: median(runs, func(f Figures) float64 { return f.PeakToMeanLoad }),
 		LateP99:        median(runs, func(f Figures) float64 { return f.LateP99 }),
 	}
-	codes := make(map[string]int)
-	for _, r := range runs {
-		maps.Copy(codes, r.ErrorCodes)
-	}
-	for code := range codes {
-		codes[code] = median(runs, func(f Figures) int { return f.ErrorCodes[code] })
-	}
-	if len(codes) > 0 {
-		f.ErrorCodes = codes
-	}
+	f.ErrorCodes = medians(runs, func(f Figures) map[string]int { return f.ErrorCodes })
+	f.ErrorTexts = medians(runs, func(f Figures) map[string]int { return f.ErrorTexts })
 	return f
+}
+
+// medians returns the median of each count by itself, and nil if there are none.
+func medians(runs []Figures, counts func(Figures) map[string]int) map[string]int {
+	var all map[string]int
+	for _, r := range runs {
+		for key := range counts(r) {
+			if all == nil {
+				all = make(map[string]int)
+			}
+			all[key] = median(runs, func(f Figures) int { return counts(f)[key] })
+		}
+	}
+	return all
 }
 
 // median returns the middle one of a figure's values, or the mean of the middle two.

@@ -44,7 +44,7 @@ func TestOf(t *testing.T) {
 		{},
 	})
 	assert.Equal(t, Figures{
-		Calls: 100, Errors: 2, ErrorCodes: map[string]int{"DeadlineExceeded": 1, "Unavailable": 1},
+		Calls: 100, Errors: 2, ErrorCodes: map[string]int{"DeadlineExceeded": 1, "Unavailable": 1}, ErrorTexts: map[string]int{"DeadlineExceeded: ": 1, "Unavailable: ": 1},
 		P50: 50, P95: 95, P99: 30000, P999: 30000, Mean: (98*99/2 + 60000) / 100.,
 		ColdLoads: 4, HitRate: .9, PeakToMeanLoad: 2.25, LateP99: 1,
 	}, got)

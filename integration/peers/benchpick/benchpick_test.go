@@ -65,6 +65,8 @@ func TestGoals(t *testing.T) {
 		{"differenceAtMost missed", differenceAtMost(v, "a", "b", 2.5, "ms"), rs(5, 2), "+3 ms", false},
 		{"withinNoise met", withinNoise(v, "a", "b"), append(rs(11, 10), rs(11, 12)...), "11 against 12", true},
 		{"withinNoise missed", withinNoise(v, "a", "b"), append(rs(13, 10), rs(13, 12)...), "13 against 12", false},
+		{"ratioAtMostFastest met", ratioAtMostFastest(v, "a", []string{"b", "a"}, 1), rs(30, 100), "1.00x", true},
+		{"ratioAtMostFastest missed", ratioAtMostFastest(v, "b", []string{"b", "a"}, .5), rs(30, 15), "1.00x", false},
 		{"extremes", ratioAtMost(v, "a", "b", 0.25), append(append(rs(10, 100), rs(40, 100)...), rs(20, 100)...), "0.20x (0.10x .. 0.40x)", true},
 		{"not measured", ratioAtMost(v, "c", "b", 0.25), rs(25, 100), "NaNx", false},
 	}
@@ -81,8 +83,8 @@ func TestTableHasEachMeasureWithItsGoals(t *testing.T) {
 	r := repetition{}
 	require.NoError(t, r.add(output))
 	var b strings.Builder
-	require.NoError(t, printTable(&b, results{r}))
-	for _, m := range measures {
+	require.NoError(t, pickTable.print(&b, results{r}))
+	for _, m := range pickTable.measures {
 		assert.Contains(t, b.String(), m.name)
 		for _, g := range m.goals {
 			assert.Contains(t, b.String(), g.text)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -56,6 +57,23 @@ func ratioAtMost(v value, label, other string, bound float64) goal {
 		text: fmt.Sprintf("%s at most %gx %s", label, bound, other),
 		judge: func(rs results) (string, bool) {
 			got := func(r repetition) float64 { return v(r, label) / v(r, other) }
+			return rs.spread(got, times), rs.median(got) <= bound
+		},
+	}
+}
+
+// ratioAtMostFastest is ratioAtMost with the fastest of several others.
+func ratioAtMostFastest(v value, label string, others []string, bound float64) goal {
+	return goal{
+		text: fmt.Sprintf("%s at most %gx the fastest of the others", label, bound),
+		judge: func(rs results) (string, bool) {
+			got := func(r repetition) float64 {
+				fastest := math.Inf(1)
+				for _, o := range others {
+					fastest = min(fastest, v(r, o))
+				}
+				return v(r, label) / fastest
+			}
 			return rs.spread(got, times), rs.median(got) <= bound
 		},
 	}

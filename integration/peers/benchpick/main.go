@@ -1,10 +1,11 @@
-// Command benchpick runs the benchmarks of package peers several times and prints one table: what each policy costs, and how
-// model_aware does against its goals.
+// Command benchpick runs the benchmarks of package peers several times and prints one table: what each policy costs, or what each
+// library's circuit breaker does, and how ours does against its goals.
 //
-// A repetition runs all policies one after another, so that whatever else the machine does hits them alike. Numbers are
+// A repetition runs all of them one after another, so that whatever else the machine does hits them alike. Numbers are
 // medians over the repetitions; ratios and differences are taken within a repetition first.
 //
-//	go run ./benchpick [-count 5]
+//	go run ./benchpick [-count 5] [-table pick]
+//	go run ./benchpick [-count 5] -table breaker
 package main
 
 import (
@@ -25,7 +26,14 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("benchpick: ")
 	count := flag.Int("count", 5, "repetitions, at least 1")
+	name := flag.String("table", "pick", "what to measure: pick or breaker")
 	flag.Parse()
+	t, ok := tables[*name]
+	if !ok {
+		log.Printf("-table is %q, want pick or breaker", *name)
+		flag.Usage()
+		os.Exit(2)
+	}
 	if *count < 1 || flag.NArg() > 0 {
 		log.Printf("-count is %d and the arguments are %q, want at least 1 and none", *count, flag.Args())
 		flag.Usage()
@@ -33,26 +41,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, os.Stderr, *count); err != nil {
+	if err := run(ctx, t, os.Stdout, os.Stderr, *count); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// group is a set of benchmarks that take about equally long.
-type group struct {
-	pattern   string // of go test -bench
-	benchtime string
-}
-
-var groups = []group{
-	{"^Benchmark(Pick|PickParallel|Scaling)$", "60ms"},
-	{"^BenchmarkUpdate$", "100ms"},
-	{"^BenchmarkColdStart$", "3x"},
-	{"^BenchmarkUnary$", "200ms"},
-}
-
-// run runs everything count times, with progress on one writer and the table on the other.
-func run(ctx context.Context, out, progress io.Writer, count int) error {
+// run runs everything of a table count times, with progress on one writer and the table on the other.
+func run(ctx context.Context, t *table, out, progress io.Writer, count int) error {
 	dir, err := os.MkdirTemp("", "benchpick")
 	if err != nil {
 		return err
@@ -70,7 +65,7 @@ func run(ctx context.Context, out, progress io.Writer, count int) error {
 	for i := range count {
 		fmt.Fprintf(progress, "repetition %d of %d, %v so far\n", i+1, count, time.Since(start).Round(time.Second))
 		rep := repetition{}
-		for _, g := range groups {
+		for _, g := range t.groups {
 			cmd := exec.CommandContext(ctx, binary, "-test.run=^$", "-test.bench="+g.pattern, "-test.benchtime="+g.benchtime)
 			cmd.Env = append(os.Environ(), "GRPC_RING_HASH_CAP=150000") // ring_hash is measured with as many points as ours, too
 			cmd.Stderr = progress
@@ -86,5 +81,5 @@ func run(ctx context.Context, out, progress io.Writer, count int) error {
 	}
 	fmt.Fprintf(out, "%s/%s, %d cores, %s, %d repetitions in %v; medians\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
 		runtime.Version(), count, time.Since(start).Round(time.Second))
-	return printTable(out, all)
+	return t.print(out, all)
 }
