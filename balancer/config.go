@@ -235,11 +235,11 @@ func (c *Config) normalize() error {
 func (b *BreakerConfig) check() error {
 	var rule *breaker.FieldError
 	if err := b.Validate(); errors.As(err, &rule) {
-		return &strictjson.Error{Path: strictjson.Join("breaker", rule.Field), Got: rule.Got, Want: rule.Want}
+		return &strictjson.Error{Path: "breaker." + rule.Field, Got: rule.Got, Want: rule.Want}
 	}
 	var code *picker.FieldError
 	if _, err := outcome.New(b.Codes); errors.As(err, &code) {
-		return &strictjson.Error{Path: strictjson.Join("breaker", code.Field), Got: code.Got, Want: code.Want}
+		return &strictjson.Error{Path: "breaker." + code.Field, Got: code.Got, Want: code.Want}
 	}
 	return nil
 }

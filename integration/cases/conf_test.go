@@ -34,20 +34,47 @@ var options = map[string]string{
 	"ring.virtualNodes":     `99`,
 	"ring.replicas":         `3`,
 	"ring.loadFactor":       `1.5`,
+
+	"breaker.consecutiveFailures": `7`,
+	"breaker.failureRatio":        `0.25`,
+	"breaker.minRequests":         `20`,
+	"breaker.window":              `"10s"`,
+	"breaker.slowCall.factor":     `3`,
+	"breaker.slowCall.ratio":      `0.75`,
+	"breaker.sequential":          `false`,
+	"breaker.openFor":             `"0.5s"`,
+	"breaker.maxOpenFor":          `"60s"`,
+	"breaker.halfOpenProbes":      `2`,
+	"breaker.maxEjectionPercent":  `75`,
+	"breaker.perModel":            `false`,
+	"breaker.codes":               `{"NOT_FOUND":"failure"}`,
+	"health.panicThreshold":       `0.3`,
 }
 
 // documented returns the paths of all options that the policy documents: those of the config's types, and those of each strategy.
 func documented() []string {
 	var paths []string
-	add := func(section string, of reflect.Type) {
+	var add func(section string, of reflect.Type)
+	add = func(section string, of reflect.Type) {
 		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-			paths = append(paths, section+"."+name)
+			f := of.Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch {
+			case name == "-":
+			case f.Anonymous:
+				add(section, f.Type)
+			case f.Type.Kind() == reflect.Struct:
+				add(section+"."+name, f.Type)
+			default:
+				paths = append(paths, section+"."+name)
+			}
 		}
 	}
 	add("request", reflect.TypeFor[balancer.RequestConfig]())
 	add("inference", reflect.TypeFor[balancer.StrategyConfig]())
 	add("update", reflect.TypeFor[balancer.StrategyConfig]())
+	add("breaker", reflect.TypeFor[balancer.BreakerConfig]())
+	add("health", reflect.TypeFor[balancer.HealthConfig]())
 	for _, name := range picker.Strategies() {
 		add(name, reflect.TypeOf(picker.Defaults(name)).Elem())
 	}
@@ -92,7 +119,8 @@ func TestCONF01(t *testing.T) {
 		require.ErrorContains(t, balancer.Lint(rig.ServiceConfig(config)), path)
 	}
 	for path, value := range options {
-		top, key, _ := strings.Cut(path, ".")
+		dot := strings.LastIndex(path, ".")
+		top, key := path[:dot], path[dot+1:]
 		good := section(path, value)
 		require.Empty(t, accepted(good), "%s", good)
 		require.NoError(t, balancer.Lint(rig.ServiceConfig(good)))
@@ -100,18 +128,19 @@ func TestCONF01(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEqual(t, balancer.DefaultConfig(), parsed, "%s is in force", path)
 
-		warnsOf(section(top+"."+key+"x", value), top+"."+key+"x")
+		warnsOf(section(path+"x", value), path+"x")
 		upper := strings.ToUpper(key[:1]) + key[1:]
 		warnsOf(section(top+"."+upper, value), top+"."+upper)
 		warnsOf(section(key, value), key)
-		warnsOf(section("request."+top, section(key, value)), "request."+top)
+		outer, _, _ := strings.Cut(top, ".")
+		warnsOf(section("request."+top, section(key, value)), "request."+outer)
 
 		wrong := section(path, `{"/svc/Method":[1]}`)
 		_, err = f.Dial(rig.Setup{Config: wrong})
 		require.ErrorContains(t, err, path, "%s", wrong)
 		require.ErrorContains(t, balancer.Lint(rig.ServiceConfig(wrong)), path)
 	}
-	for _, top := range append([]string{"request", "inference", "update"}, picker.Strategies()...) {
+	for _, top := range append([]string{"request", "inference", "update", "breaker", "health"}, picker.Strategies()...) {
 		warnsOf(section(strings.ToUpper(top), `{}`), strings.ToUpper(top))
 		for _, wrong := range []string{`[]`, `1`, `"x"`} {
 			_, err := f.Dial(rig.Setup{Config: section(top, wrong)})
@@ -120,8 +149,7 @@ func TestCONF01(t *testing.T) {
 	}
 }
 
-// invalid are values out of range: a path, and what is wrong there. Durations, ratios and the limits of breakers, hedging and health
-// join with the options that have them.
+// invalid are values out of range: a path, and what is wrong there. The limits of hedging join with the options that have them.
 var invalid = []struct{ path, config string }{
 	{"ring.virtualNodes", `{"ring":{"virtualNodes":0}}`},
 	{"ring.virtualNodes", `{"ring":{"virtualNodes":-1}}`},
@@ -141,6 +169,35 @@ var invalid = []struct{ path, config string }{
 	{"p2c.choices", `{"p2c":{"choices":0}}`},
 	{"p2c.choices", `{"p2c":{"choices":1}}`},
 	{"p2c.choices", `{"p2c":{"choices":1000000}}`},
+	{"breaker.consecutiveFailures", `{"breaker":{"consecutiveFailures":-1}}`},
+	{"breaker.consecutiveFailures", `{"breaker":{"consecutiveFailures":256}}`},
+	{"breaker.failureRatio", `{"breaker":{"failureRatio":1.5}}`},
+	{"breaker.failureRatio", `{"breaker":{"failureRatio":-0.1}}`},
+	{"breaker.failureRatio", `{"breaker":{"failureRatio":"NaN"}}`},
+	{"breaker.minRequests", `{"breaker":{"minRequests":0}}`},
+	{"breaker.minRequests", `{"breaker":{"minRequests":2147483648}}`},
+	{"breaker.window", `{"breaker":{"window":"0s"}}`},
+	{"breaker.window", `{"breaker":{"window":"3601s"}}`},
+	{"breaker.window", `{"breaker":{"window":"-1s"}}`},
+	{"breaker.window", `{"breaker":{"window":5}}`},
+	{"breaker.slowCall.factor", `{"breaker":{"slowCall":{"factor":0}}}`},
+	{"breaker.slowCall.ratio", `{"breaker":{"slowCall":{"ratio":1.5}}}`},
+	{"breaker.sequential", `{"breaker":{"sequential":1}}`},
+	{"breaker.openFor", `{"breaker":{"openFor":"-1s"}}`},
+	{"breaker.openFor", `{"breaker":{"openFor":"5"}}`},
+	{"breaker.openFor", `{"breaker":{"openFor":"1e999s"}}`},
+	{"breaker.openFor", `{"breaker":{"openFor":"0s"}}`},
+	{"breaker.maxOpenFor", `{"breaker":{"openFor":"10s","maxOpenFor":"5s"}}`},
+	{"breaker.maxOpenFor", `{"breaker":{"maxOpenFor":"99999999999999999999s"}}`},
+	{"breaker.halfOpenProbes", `{"breaker":{"halfOpenProbes":0}}`},
+	{"breaker.halfOpenProbes", `{"breaker":{"halfOpenProbes":17}}`},
+	{"breaker.maxEjectionPercent", `{"breaker":{"maxEjectionPercent":101}}`},
+	{"breaker.maxEjectionPercent", `{"breaker":{"maxEjectionPercent":-1}}`},
+	{"breaker.codes", `{"breaker":{"codes":{"NOT_FOUD":"failure"}}}`},
+	{"breaker.codes.NOT_FOUND", `{"breaker":{"codes":{"NOT_FOUND":"fail"}}}`},
+	{"health.panicThreshold", `{"health":{"panicThreshold":1.5}}`},
+	{"health.panicThreshold", `{"health":{"panicThreshold":-0.1}}`},
+	{"health.panicThreshold", `{"health":{"panicThreshold":"50%"}}`},
 	{"inference.strategy", `{"inference":{"strategy":"rign"}}`},
 	{"update.strategy", `{"update":{"strategy":"RING"}}`},
 	{"request.modelHeaders[0]", `{"request":{"modelHeaders":[""]}}`},

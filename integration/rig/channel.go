@@ -27,6 +27,7 @@ type Channel struct {
 	tb     testing.TB
 	policy gbalancer.Balancer
 	parser gbalancer.ConfigParser
+	closed bool
 
 	mu    sync.Mutex
 	queue []func() // what the policy is yet to be told
@@ -42,10 +43,7 @@ func NewChannel(tb testing.TB, name string) *Channel {
 	c := &Channel{tb: tb}
 	c.parser, _ = b.(gbalancer.ConfigParser)
 	c.policy = b.Build(c, gbalancer.BuildOptions{})
-	tb.Cleanup(func() {
-		c.policy.Close()
-		c.settle()
-	})
+	tb.Cleanup(c.Close)
 	return c
 }
 
