@@ -62,10 +62,20 @@ type modelLease struct {
 	early int64 // how much earlier the call is slow
 }
 
+// modelVote is all votes of one step.
 type modelVote struct {
 	step             int64
 	ok, slow, failed int
 	both             int
+}
+
+func (b *modelBreaker) vote(v modelVote) {
+	if n := len(b.votes); n > 0 && b.votes[n-1].step == v.step {
+		last := &b.votes[n-1]
+		last.ok, last.slow, last.failed, last.both = last.ok+v.ok, last.slow+v.slow, last.failed+v.failed, last.both+v.both
+		return
+	}
+	b.votes = append(b.votes, v)
 }
 
 type modelCall struct {
@@ -218,13 +228,13 @@ func (b *modelBreaker) done(c *modelCall, now int64, o Outcome) {
 		if c.late {
 			v.both = 1
 		}
-		b.votes = append(b.votes, v)
+		b.vote(v)
 		b.fail(now)
 		return
 	case o == Unsent && c.late:
 		v.slow = -1
 	}
-	b.votes = append(b.votes, v)
+	b.vote(v)
 }
 
 func (b *modelBreaker) judge(c *modelCall, now int64, o Outcome) {
@@ -383,7 +393,7 @@ func (b *modelBreaker) look(now int64, stalled bool) {
 		c.late = true
 		if c.epoch == b.epoch {
 			b.late++
-			b.votes = append(b.votes, modelVote{step: b.step, slow: 1})
+			b.vote(modelVote{step: b.step, slow: 1})
 			b.slowest = max(b.slowest, min((c.slow>>slowUnit+1), ticketLow)<<slowUnit)
 		}
 		return true
