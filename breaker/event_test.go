@@ -126,6 +126,34 @@ func TestEventsKeepTheLast(t *testing.T) {
 	assert.Equal(t, []Rule{Consecutive}, w.rules())
 }
 
+func TestEventsWaitForWhatIsUndecided(t *testing.T) {
+	var l eventLog
+	var seen []int64
+	drain := func() []int64 {
+		seen = nil
+		l.drain(func(e Event) { seen = append(seen, e.At) })
+		return seen
+	}
+	first, second, third := l.begin(Event{At: 1}, 1), l.begin(Event{At: 2}, 2), l.begin(Event{At: 3}, 3)
+	third.settle(happened)
+	assert.Empty(t, drain(), "the first may have happened before")
+	first.settle(happened)
+	assert.Equal(t, []int64{1}, drain())
+	second.settle(void)
+	assert.Equal(t, []int64{3}, drain())
+
+	// A writer that is overtaken by a whole round of the ring does not overwrite what is newer.
+	slow := &entry{Event: Event{At: 4}, place: 3}
+	l.next.Add(1)
+	for i := range int64(maxEvents) {
+		l.begin(Event{At: 5 + i}, 0).settle(happened)
+	}
+	slow.settle(happened)
+	require.Len(t, drain(), maxEvents)
+	assert.Equal(t, int64(5), seen[0])
+	assert.Equal(t, uint64(1), l.lost.Load())
+}
+
 // Whoever drains sees each breaker's changes in their order, with none missing, while others make them.
 func TestEventsInOrderUnderConcurrency(t *testing.T) {
 	c := DefaultConfig()

@@ -63,6 +63,15 @@ func TestModelFaultTellsKeysApart(t *testing.T) {
 	}
 }
 
+func TestModelFaultNotedTwiceIsOneModel(t *testing.T) {
+	b := New("e")
+	b.ModelFault(1, 0)
+	b.faults[1].Store(b.faults[0].Load()) // as two goroutines may do at once
+	assert.False(t, b.ModelFault(1, 0))
+	b.ModelOK(1)
+	assert.False(t, b.ModelFault(2, 0))
+}
+
 // One model alone never looks like two, whoever notes it at once.
 func TestModelFaultConcurrent(t *testing.T) {
 	b := New("e")

@@ -220,6 +220,54 @@ func TestGroupTakesOverOpenBreakers(t *testing.T) {
 	assert.Equal(t, []Rule{Probed}, next.rules())
 }
 
+// What a breaker waited for, and whom it was compared to, was of its old group.
+func TestGroupJoinStartsComparisonsAnew(t *testing.T) {
+	w := newWorld(t, 10, func(c *Config) {
+		c.ConsecutiveFailures, c.FailureRatio, c.Sequential, c.MaxEjectionPercent = 0, 0, true, 0
+	})
+	b := w.members[0]
+	w.calls(b, 5, Failure)
+	for range 10 {
+		for _, other := range w.members[1:] {
+			w.call(other, Success)
+		}
+	}
+	w.call(b, Failure)
+	require.True(t, b.Counts().Waiting)
+	w.group.Set(w.now, nil)
+
+	next := newWorld(t, 0, func(c *Config) { c.ConsecutiveFailures, c.FailureRatio, c.Sequential = 0, 0, true })
+	for range 10 {
+		next.members = append(next.members, New("new"))
+	}
+	next.members[0] = b
+	next.group.Set(next.now, next.members)
+	assert.False(t, b.Counts().Waiting)
+	next.call(b, Failure)
+	for range 10 {
+		for _, other := range next.members[1:] {
+			next.call(other, Success)
+		}
+	}
+	next.tick()
+	next.call(b, Failure)
+	require.Equal(t, Closed, b.State(), "two failures do not suffice")
+	next.call(b, Failure)
+	require.Equal(t, Open, b.State())
+}
+
+func TestGroupOneGoroutineOpensABreaker(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	b := w.members[0]
+	b.opening.Store(true)
+	w.calls(b, 10, Failure)
+	assert.Equal(t, Closed, b.State())
+	assert.False(t, b.Counts().Waiting, "it is about to open, and waits for nothing")
+	b.opening.Store(false)
+	w.call(b, Failure)
+	assert.Equal(t, Open, b.State())
+}
+
 func TestGroupConcurrentMembership(t *testing.T) {
 	c := DefaultConfig()
 	c.OpenFor, c.MaxOpenFor = Duration(time.Millisecond), Duration(2*time.Millisecond)
