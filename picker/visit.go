@@ -27,8 +27,11 @@ func (v *visit) count(now int64, o Outcome, pushback, took time.Duration, timed 
 		v.failed(now, took, timed)
 		return breaker.Failure, breaker.Neutral
 	case ModelFault:
-		v.failed(now, took, timed)
-		return v.blame(now), breaker.Failure
+		blamed := v.blame(now)
+		if blamed == breaker.Failure { // else the endpoint's other models would be sent away from it for this one's sake
+			v.failed(now, took, timed)
+		}
+		return blamed, breaker.Failure
 	}
 	v.refused(now, o, pushback)
 	return breaker.Neutral, breaker.Neutral
