@@ -41,30 +41,31 @@ func streamInterceptor(o *options) grpc.StreamClientInterceptor {
 	for pattern := range o.config.Request.ModelFields {
 		deferred[strings.TrimSuffix(pattern, "/*")] = true
 	}
-	waits := func(ctx context.Context, method string) bool {
-		if ctx.Err() != nil {
-			return false
-		}
-		known, _ := methods.Lookup(method)
-		if !known.Streaming && !deferred[method] && !deferred[method[:max(strings.LastIndexByte(method, '/'), 0)]] {
-			return false
-		}
-		req, _ := picker.FromContext(ctx)
-		return req.ModelID == ""
-	}
 	return func(
 		ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, create grpc.Streamer, opts ...grpc.CallOption,
 	) (grpc.ClientStream, error) {
+		known, _ := methods.Lookup(method)
+		named := known.Streaming || deferred[method] || deferred[method[:max(strings.LastIndexByte(method, '/'), 0)]]
 		callCtx, call := withCall(ctx, nil, opts)
 		call.Stream = true
-		if !waits(ctx, method) {
-			return create(callCtx, desc, cc, method, opts...)
+		w := watch(call, known, named && known.Class != methods.Update, desc)
+		if !named || !mustWait(ctx) {
+			return w.around(create(callCtx, desc, cc, method, opts...))
 		}
-		return newDeferredStream(ctx, cc, desc, func(first any) (grpc.ClientStream, error) {
+		return w.around(newDeferredStream(ctx, cc, desc, func(first any) (grpc.ClientStream, error) {
 			call.Message = first
 			return create(callCtx, desc, cc, method, opts...)
-		}), nil
+		}), nil)
 	}
+}
+
+// mustWait reports whether the model of a stream is still unknown, and is worth waiting for.
+func mustWait(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	req, _ := picker.FromContext(ctx)
+	return req.ModelID == ""
 }
 
 // deferredStream is a stream that is created once its first message is there. It has no goroutine of its own: whoever

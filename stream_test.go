@@ -242,7 +242,7 @@ func TestStreamChannelIsClosedWhileWaiting(t *testing.T) {
 		got := receive(stream)
 		synctest.Wait()
 		require.NoError(t, cc.Close())
-		assert.Equal(t, grpc.ErrClientConnClosing, (<-got).err)
+		assert.Equal(t, codes.Canceled, status.Code((<-got).err))
 		assert.Equal(t, io.EOF, stream.SendMsg(text("m")))
 		assert.Equal(t, []codes.Code{codes.Canceled}, f.codes())
 	})

@@ -75,6 +75,7 @@ func (c *child) NewSubConn(addrs []resolver.Address, opts gbalancer.NewSubConnOp
 		listen(s)
 	}
 	var err error
+	//lint:ignore SA1019 what is deprecated is more than one address, and that is up to pick_first
 	sc, err = c.ClientConn.NewSubConn(addrs, opts) // it calls the listener only after Connect, hence after this assignment
 	return sc, err
 }

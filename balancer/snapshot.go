@@ -46,6 +46,9 @@ func (s *snapshot) Pick(info gbalancer.PickInfo) (gbalancer.PickResult, error) {
 	}
 	if call != nil {
 		call.Placed(a.Endpoint(), choice.Reason)
+		if call.Responses != nil {
+			a.Report(call.Responses, judge{s.outcomes})
+		}
 	}
 	return gbalancer.PickResult{SubConn: s.conns[choice.Index], Done: a.done}, nil
 }
@@ -147,6 +150,12 @@ func (a *attempt) release() {
 	a.Attempt = picker.Attempt{}
 	attempts.Put(a)
 }
+
+// judge is the policy as streams need it. It is one pointer, so that it becomes a picker.Judge without being allocated.
+type judge struct{ *outcome.Table }
+
+// Now implements picker.Judge.
+func (judge) Now() int64 { return monotonic() }
 
 // start lies long before the process: 0 and small numbers are never a time, not even for a clock that starts in the year 2000, as that of
 // testing/synctest does.

@@ -93,8 +93,8 @@ type paddedCounters struct {
 	_ [128]byte
 }
 
-// BenchmarkScaling measures what a second goroutine adds: to calls on one breaker, to calls on a breaker for each, and to a control that does
-// nothing but the three atomic writes of a call. Compare the ratios of 1 to 2 goroutines.
+// BenchmarkScaling measures what a second goroutine adds: to calls on one breaker, to calls on a breaker for each, and to a
+// control that does nothing but the three atomic writes of a call. Compare the ratios of 1 to 2 goroutines.
 func BenchmarkScaling(b *testing.B) {
 	call := func(breaker *Breaker, n int) {
 		now := int64(0)

@@ -9,8 +9,8 @@ import (
 // Breaker guards one endpoint. It belongs to at most one Group at a time, which says by what rules it opens; without one it is
 // always closed. All methods are safe for concurrent use and none locks; Allow and Done do not allocate unless the state changes.
 //
-// Results are votes: each call has one, in the state that it began in. A result that comes after the state has changed is dropped, since it
-// tells of the endpoint as it was.
+// Results are votes: each call has one, in the state that it began in. A result that comes after the state has changed is
+// dropped, since it tells of the endpoint as it was.
 type Breaker struct {
 	circuit // its word is read by each call and written when the state changes
 	stripes []stripe
@@ -23,8 +23,10 @@ type Breaker struct {
 	late      atomic.Uint64 // epoch (16 bits), calls of it that are late and still in flight (48, signed)
 	suspicion suspicion
 	rest      atomic.Uint64 // float64: failure rate of the rest of the group; 0 where that is no measure
+	opening   atomic.Bool   // a goroutine is about to open it
 	waiting   atomic.Bool   // it ought to be open, but too many others are
 	window    window
+	okBefore  atomic.Uint64 // the calls that had succeeded in time when it closed last
 	faults    faults
 	probes    [maxProbes]atomic.Uint64
 }
@@ -33,10 +35,11 @@ type Breaker struct {
 func New(endpoint string) *Breaker { return &Breaker{name: endpoint, stripes: newStripes()} }
 
 // Allow asks for a call. slow is the call's slow time (see Config.SlowTime): when it has passed and the call is still in flight,
-// that counts as slow at once. 0 or less means that the call is never slow before it ends. A call that is allowed must be ended by Done.
+// that counts as slow at once. 0 or less means that it is not known:
+// the call is never slow unless Done says so. A call that is allowed must be ended by Done.
 //
-// A half-open breaker allows probes only, and each has a lease of its slow time or a second, whichever is longer: when that has run
-// out the probe counts as failed, whatever becomes of it.
+// A half-open breaker allows probes only, and each has a lease of its slow time or a second, whichever is longer: when that has
+// run out the probe counts as failed, whatever becomes of it.
 func (b *Breaker) Allow(now int64, slow time.Duration) (Permit, bool) {
 	for {
 		w := word(b.word.Load())
@@ -68,6 +71,9 @@ func (b *Breaker) allow(epoch uint16, now int64, slow time.Duration) Permit {
 func (b *Breaker) Done(p Permit, now int64, o Outcome) {
 	if p.kind != callPermit {
 		if p.kind == probePermit {
+			if o == Success && slowProbe(p.ticket, now) {
+				o = Slow
+			}
 			b.judge(b, b.group.Load(), p, now, o)
 		}
 		return
@@ -223,8 +229,13 @@ func (b *Breaker) trip(g *Group, epoch uint16, now int64, r Reason) {
 	}
 }
 
-// openIn opens the breaker if it is still closed in that epoch. It returns false if there is no place for it.
+// openIn opens the breaker if it is still closed in that epoch. It returns false if there is no place for it. Only one
+// goroutine at a time tries, lest one breaker take two places for a moment and keep another one from opening.
 func (b *Breaker) openIn(g *Group, epoch uint16, now int64, r Reason) bool {
+	if !b.opening.CompareAndSwap(false, true) {
+		return true
+	}
+	defer b.opening.Store(false)
 	for {
 		w := word(b.word.Load())
 		if w.state() != Closed || w.epoch() != epoch {
@@ -235,7 +246,7 @@ func (b *Breaker) openIn(g *Group, epoch uint16, now int64, r Reason) bool {
 		}
 		if !b.place.CompareAndSwap(nil, g) {
 			g.give()
-			return true // another goroutine is opening it
+			return true // it has closed only now, and still holds the place of before
 		}
 		open := b.open(b, g, w, now, r)
 		if !open || b.group.Load() != g { // or it has left the group, which may have looked for the place too early
@@ -252,12 +263,40 @@ func (b *Breaker) leases() []atomic.Uint64         { return b.probes[:] }
 func (b *Breaker) names() (endpoint, model string) { return b.name, "" }
 
 func (b *Breaker) beforeClosing(*Group, uint16, int64) {
-	b.window.base.set(b.window.totals(b.inTime()))
+	ok := b.inTime()
+	b.window.forget(ok)
+	b.okBefore.Store(ok)
 }
 
 func (b *Breaker) afterClosing() {
 	if g := b.place.Load(); g != nil {
 		g.takeBack(b)
+	}
+}
+
+// Reset makes the breaker as good as new: closed, with nothing held against the endpoint, and calls in flight have no vote any
+// more. It is for an endpoint that is known to be another one now, such as a server that has restarted.
+func (b *Breaker) Reset(now int64) {
+	g := b.group.Load()
+	for {
+		w := word(b.word.Load())
+		to := makeWord(Closed, w.epoch()+1, 0, stampOf(now))
+		b.beforeClosing(g, to.epoch(), now)
+		if w.state() == Closed || g == nil {
+			if !b.word.CompareAndSwap(uint64(w), uint64(to)) {
+				continue
+			}
+		} else if !b.change(b, g, w, to, now, 0, Reason{Rule: WasReset}) {
+			continue
+		}
+		break
+	}
+	b.afterClosing()
+	b.waiting.Store(false)
+	b.faults[0].Store(0)
+	b.faults[1].Store(0)
+	if g != nil {
+		g.freed.Store(true)
 	}
 }
 
@@ -296,7 +335,8 @@ type Counts struct {
 	Waiting bool `json:"waiting,omitempty"`
 }
 
-// Counts returns what the breaker has seen since it closed, as far as the window looks back. It is zero while the breaker is not closed.
+// Counts returns what the breaker has seen since it closed, as far as the window looks back. It is zero while the breaker is
+// not closed.
 func (b *Breaker) Counts() Counts {
 	w, g := word(b.word.Load()), b.group.Load()
 	if w.state() != Closed || g == nil {

@@ -232,6 +232,38 @@ func TestClosedLongCallsDoNotHangWhileOthersEnd(t *testing.T) {
 	require.Equal(t, Open, b.State())
 }
 
+// After the process was stopped for a while, whatever was in flight looks as if it hung.
+func TestClosedNothingHangsAfterAStall(t *testing.T) {
+	w := newWorld(t, 4, nil)
+	type call struct {
+		b *Breaker
+		p Permit
+	}
+	var inFlight []call
+	for _, b := range w.members {
+		for range 10 {
+			inFlight = append(inFlight, call{b, w.begin(b, time.Second)})
+		}
+	}
+	w.pass(100 * time.Millisecond)
+	w.wait(time.Minute)
+	w.tick()
+	for _, c := range inFlight {
+		c.b.Done(c.p, w.now, Success)
+	}
+	w.pass(time.Second)
+	assert.Empty(t, w.rules())
+
+	for range 10 { // one that hangs is found all the same
+		w.begin(w.members[0], time.Second)
+	}
+	w.wait(time.Minute)
+	w.tick()
+	require.Equal(t, Closed, w.members[0].State())
+	w.pass(1200 * time.Millisecond)
+	require.Equal(t, Open, w.members[0].State())
+}
+
 // One call a second to an endpoint that hangs, each with a deadline of 3 s: what BRK-11 asks for.
 func TestClosedSparseHang(t *testing.T) {
 	w := newWorld(t, 2, func(c *Config) { c.Window = Duration(2 * time.Second) })
@@ -283,4 +315,21 @@ func TestWithoutGroupNeverOpens(t *testing.T) {
 	assert.Equal(t, Usable, b.Status(0))
 	assert.InDelta(t, 1, b.Ramp(0), 0)
 	assert.Zero(t, b.Counts())
+}
+
+func TestClosedVotesTakenBackBeforeDoNotCount(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	b := w.members[0]
+	late := []Permit{w.begin(b, 100*time.Millisecond), w.begin(b, 100*time.Millisecond)}
+	w.pass(200 * time.Millisecond)
+	require.Equal(t, 2, b.Counts().Slow)
+	w.pass(10 * time.Second)
+	b.Done(late[0], w.now, Unsent)
+	b.Done(late[1], w.now, Unsent)
+	require.Zero(t, b.Counts().Slow)
+	w.open(b)
+	w.wait(b.OpenLeft(w.now))
+	w.closeAgain(b)
+	w.call(b, Slow)
+	assert.Equal(t, Counts{Calls: 1, Slow: 1}, b.Counts())
 }

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Config says what opens a breaker, for how long, and what closes it again. Start from DefaultConfig: zero values are not defaults,
-// they switch the rule off that they belong to.
+// Config says what opens a breaker, for how long, and what closes it again. Start from DefaultConfig: zero values are not
+// defaults, they switch the rule off that they belong to.
 type Config struct {
-	// ConsecutiveFailures opens a breaker after as many failed calls in a row, calls that hang included; from 1 to 255. 0 switches the
-	// rule off. Default 5.
+	// ConsecutiveFailures opens a breaker after as many failed calls in a row, calls that hang included; from 1 to 255. 0
+	// switches the rule off. Default 5.
 	ConsecutiveFailures int `json:"consecutiveFailures"`
 	// FailureRatio opens a breaker when this share of the calls in the window failed; above 0, at most 1. 0 switches the rule
 	// off. Default 0.5.
@@ -23,23 +23,23 @@ type Config struct {
 	Window Duration `json:"window"`
 	// SlowCall is the rule about slow calls.
 	SlowCall SlowCall `json:"slowCall"`
-	// Sequential opens the breaker of an endpoint that fails significantly more of its calls than the rest of its group does; false
-	// switches the rule off. Default true.
+	// Sequential opens the breaker of an endpoint that fails significantly more of its calls than the rest of its group does;
+	// false switches the rule off. Default true.
 	Sequential bool `json:"sequential"`
 	// OpenFor is the shortest time that a breaker stays open. Each time it opens again it is doubled, and each time up to half is
 	// added at random. From 1 ms to 1 h. Default 1 s.
 	OpenFor Duration `json:"openFor"`
 	// MaxOpenFor is the longest time that a breaker stays open; from OpenFor to 24 h. Default 300 s.
 	MaxOpenFor Duration `json:"maxOpenFor"`
-	// HalfOpenProbes is how many probes of a half-open breaker are in flight at most, how many it grants per OpenFor at most, and how
-	// many must succeed to close it; from 1 to 16. Default 3.
+	// HalfOpenProbes is how many probes of a half-open breaker are in flight at most, how many it grants per OpenFor at most,
+	// and how many must succeed to close it; from 1 to 16. Default 3.
 	HalfOpenProbes int `json:"halfOpenProbes"`
 	// MaxEjectionPercent is the share of a group's breakers that may be open or half-open at once, rounded down; from 0 to 100.
 	// 0 means that none ever opens. Default 50.
 	MaxEjectionPercent int `json:"maxEjectionPercent"`
 
-	// RampFor is how long it takes to bring the traffic back to a breaker that closed; from 0, at once, to 1 h. The default is 0. It is no
-	// part of the JSON form.
+	// RampFor is how long it takes to bring the traffic back to a breaker that closed; from 0, at once, to 1 h. The default is
+	// 0. It is no part of the JSON form.
 	RampFor time.Duration `json:"-"`
 }
 
@@ -103,9 +103,9 @@ func within(d Duration, low, high time.Duration) bool {
 // minSlow is the least slow time: below it, a hiccup of the network or of a scheduler makes any call slow.
 const minSlow = 50 * time.Millisecond
 
-// SlowTime returns the time after which a call counts as slow: Factor times as long as expected, but no longer than 0.8 of the time that
-// the call has until its deadline, and at least 50 ms. Expected is 0 where it is not known, remaining 0 where there is no deadline;
-// the result is 0, never slow, where neither is known.
+// SlowTime returns the time after which a call counts as slow: Factor times as long as expected, but no longer than 0.8 of the
+// time that the call has until its deadline, and at least 50 ms. Expected is 0 where it is not known, remaining 0 where there
+// is no deadline; the result is 0, never slow, where neither is known.
 func (c *Config) SlowTime(expected, remaining time.Duration) time.Duration {
 	slow := time.Duration(math.MaxInt64)
 	if expected > 0 {
@@ -138,8 +138,8 @@ func badField(field string, got any, want string) error {
 	return &FieldError{Field: field, Got: fmt.Sprint(got), Want: want}
 }
 
-// Duration is a time.Duration whose JSON form is that of protocol buffers: a string of seconds that ends with "s", such as "1.5s",
-// with up to nine decimals.
+// Duration is a time.Duration whose JSON form is that of protocol buffers: a string of seconds that ends with "s", such as
+// "1.5s", with up to nine decimals.
 type Duration time.Duration
 
 // String returns the duration in its JSON form, without quotes.

@@ -12,8 +12,8 @@ type Rule uint8
 const (
 	// Consecutive: calls failed in a row.
 	Consecutive Rule = iota + 1
-	// Hung: calls are past their slow time, and for as long the endpoint has answered nothing; calls that failed before in a row are
-	// counted with them.
+	// Hung: calls are past their slow time, and for as long the endpoint has answered nothing; calls that failed before in a
+	// row are counted with them.
 	Hung
 	// FailureRatio: too large a share of the calls in the window failed.
 	FailureRatio
@@ -31,11 +31,14 @@ const (
 	Probed
 	// OverCap: the group became so small that fewer of its breakers may be open.
 	OverCap
+	// WasReset: Reset was called.
+	WasReset
 )
 
 var ruleNames = [...]string{
 	Consecutive: "consecutive", Hung: "hung", FailureRatio: "failure-ratio", SlowRatio: "slow-ratio", Sequential: "sequential",
 	Due: "due", ProbeFailed: "probe-failed", ProbeExpired: "probe-expired", Probed: "probed", OverCap: "over-cap",
+	WasReset: "reset",
 }
 
 // String returns the rule in lower case, with dashes.
@@ -57,7 +60,8 @@ type Reason struct {
 	Count int `json:"count,omitempty"`
 	// Calls is how many calls Count is out of.
 	Calls int `json:"calls,omitempty"`
-	// Within is the time that the figures are of: the window of a ratio, the slow time of a call that hangs, the lease of a probe.
+	// Within is the time that the figures are of: the window of a ratio, the slow time of a call that hangs, the lease of a
+	// probe.
 	Within time.Duration `json:"within_ns,omitempty"`
 	// Rate is the failure rate of the rest of the group, for Sequential, or its share of slow calls, for SlowRatio.
 	Rate float64 `json:"rate,omitempty"`
@@ -75,7 +79,8 @@ func (r Reason) String() string {
 	case FailureRatio:
 		return fmt.Sprintf("%d of %d calls failed in %v (%.2f)", r.Count, r.Calls, r.Within, ratio(r.Count, r.Calls))
 	case SlowRatio:
-		return fmt.Sprintf("%d of %d calls were slow in %v (%.2f, the rest %.2f)", r.Count, r.Calls, r.Within, ratio(r.Count, r.Calls), r.Rate)
+		return fmt.Sprintf("%d of %d calls were slow in %v (%.2f, the rest %.2f)",
+			r.Count, r.Calls, r.Within, ratio(r.Count, r.Calls), r.Rate)
 	case Sequential:
 		return fmt.Sprintf("%d of %d calls failed, where the rest's rate is %.2g (llr %.1f)", r.Count, r.Calls, r.Rate, r.LLR)
 	case Due:
@@ -88,6 +93,8 @@ func (r Reason) String() string {
 		return fmt.Sprintf("%d probes succeeded", r.Count)
 	case OverCap:
 		return fmt.Sprintf("only %d may be open now", r.Count)
+	case WasReset:
+		return "it was reset"
 	}
 	return r.Rule.String()
 }
@@ -138,7 +145,7 @@ type eventLog struct {
 type entry struct {
 	Event
 	place uint64
-	epoch uint16 // that began with it
+	epoch uint16
 	fate  atomic.Uint32
 }
 
@@ -148,9 +155,9 @@ const (
 	void
 )
 
-// begin takes a place for an event that is about to happen.
-func (l *eventLog) begin(e Event) *entry {
-	n := &entry{Event: e, place: l.next.Add(1) - 1}
+// begin takes a place for an event that is about to happen, and with which an epoch begins.
+func (l *eventLog) begin(e Event, epoch uint16) *entry {
+	n := &entry{Event: e, epoch: epoch, place: l.next.Add(1) - 1}
 	slot := &l.slots[n.place%maxEvents]
 	for {
 		old := slot.Load()
@@ -165,8 +172,8 @@ func (l *eventLog) begin(e Event) *entry {
 
 func (e *entry) settle(fate uint32) { e.fate.Store(fate) }
 
-// drain hands the events to f that have happened since the last time. It returns at once if a drain is under way, f's own included,
-// and stops at an event of which it is not known yet whether it happens.
+// drain hands the events to f that have happened since the last time. It returns at once if a drain is under way, f's own
+// included, and stops at an event of which it is not known yet whether it happens.
 func (l *eventLog) drain(f func(Event)) {
 	if !l.reading.CompareAndSwap(false, true) {
 		return

@@ -3,6 +3,7 @@ package breaker
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -134,6 +135,7 @@ func TestEventsInOrderUnderConcurrency(t *testing.T) {
 	members := []*Breaker{New("a"), New("b")}
 	g.Set(0, members)
 	var clock atomic.Int64
+	var read atomic.Uint64
 	var calling, draining sync.WaitGroup
 	var done atomic.Bool
 	state := map[string]State{}
@@ -144,6 +146,7 @@ func TestEventsInOrderUnderConcurrency(t *testing.T) {
 			state[e.Endpoint] = e.To
 			n++
 		})
+		read.Store(g.events.read)
 	}
 	draining.Go(func() {
 		for !done.Load() {
@@ -153,8 +156,11 @@ func TestEventsInOrderUnderConcurrency(t *testing.T) {
 	for range 3 {
 		calling.Go(func() {
 			for i := range 20_000 {
+				for g.events.next.Load()-read.Load() > maxEvents/2 {
+					runtime.Gosched()
+				}
 				b := members[i%2]
-				now := clock.Add(int64(100 * time.Microsecond))
+				now := clock.Add(int64(10 * time.Microsecond))
 				if p, ok := b.Allow(now, 0); ok {
 					b.Done(p, now, map[bool]Outcome{true: Success, false: Failure}[p.Probe()])
 				}

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// faults are models whose last call on an endpoint failed: half of a model's key (32 bits) and a stamp (32 bits) each, 0 for none. Two
-// are enough to tell a fault of the endpoint from that of a model.
+// faults are models whose last call on an endpoint failed: half of a model's key (32 bits) and a stamp (32 bits) each, 0 for
+// none. Two are enough to tell a fault of the endpoint from that of a model.
 type faults [2]atomic.Uint64
 
-// ModelFault notes that a call of a model failed in a way that is the model's fault if it is alone, and reports whether it must be
-// the endpoint's: whether another model's last call here failed too, no longer ago than the window. model is any number that tells models
-// apart, such as a hash of the name. It is the caller's to pass Failure to Done if so, and Neutral if not.
+// ModelFault notes that a call of a model failed in a way that is the model's fault if it is alone, and reports whether it must
+// be the endpoint's: whether another model's last call here failed too, no longer ago than the window. model is any number that
+// tells models apart, such as a hash of the name. It is the caller's to pass Failure to Done if so, and Neutral if not.
 func (b *Breaker) ModelFault(model uint64, now int64) bool {
 	window := defaultWindow
 	if g := b.group.Load(); g != nil {

@@ -1,7 +1,6 @@
 package breaker
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -9,8 +8,8 @@ import (
 	"time"
 )
 
-// Group is the breakers of one channel's endpoints. It holds the rules, sees that no more than a share of the breakers is open at once,
-// knows how often the endpoints fail as a whole, and collects the events.
+// Group is the breakers of one channel's endpoints. It holds the rules, sees that no more than a share of the breakers is open
+// at once, knows how often the endpoints fail as a whole, and collects the events.
 //
 // Tick must be called every 50 to 100 ms: it does what depends on time alone. Set, Configure and Tick exclude one another by a
 // lock that no other method takes, least of all Allow and Done. All methods are safe for concurrent use.
@@ -62,8 +61,8 @@ type roster struct {
 	successes, failures uint64
 }
 
-// NewGroup returns a group without members. c must be valid, and is copied. rand returns uniformly distributed random numbers and must
-// be safe for concurrent use.
+// NewGroup returns a group without members. c must be valid, and is copied. rand returns uniformly distributed random numbers
+// and must be safe for concurrent use.
 func NewGroup(c Config, rand func() uint64) *Group {
 	g := &Group{rand: rand}
 	g.settings.Store(newSettings(c))
@@ -74,6 +73,11 @@ func NewGroup(c Config, rand func() uint64) *Group {
 
 // Config returns the rules in force.
 func (g *Group) Config() Config { return g.settings.Load().Config }
+
+// SlowTime is Config.SlowTime by the rules in force.
+func (g *Group) SlowTime(expected, remaining time.Duration) time.Duration {
+	return g.settings.Load().SlowTime(expected, remaining)
+}
 
 // Configure changes the rules. c must be valid. No breaker changes its state for it, unless fewer may be open now; if the window
 // has another length, what was in it is forgotten.
@@ -88,9 +92,9 @@ func (g *Group) Configure(now int64, c Config) {
 	g.limit(now)
 }
 
-// Set makes the given breakers the group's members; none may be given twice. A breaker that leaves its group keeps its state. One that
-// is open already when it joins takes one of the places for open breakers, and if there are too few of them, those that are
-// nearest to closing do so.
+// Set makes the given breakers the group's members; none may be given twice, or be in another group. A breaker that leaves its
+// group keeps its state. One that is open already when it joins takes one of the places for open breakers, and if there are too
+// few of them, those that are nearest to closing do so.
 func (g *Group) Set(now int64, members []*Breaker) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,7 +111,9 @@ func (g *Group) Set(now int64, members []*Breaker) {
 		}
 		g.join(b)
 		b.window.check(g.settings.Load().steps, now, b.inTime())
-		watches = append(watches, watch{breaker: b, quietSince: now, status: b.Status(now), successes: b.successes(), failed: b.window.failed.Load()})
+		watches = append(watches, watch{
+			breaker: b, quietSince: now, status: b.Status(now), successes: b.successes(), failed: b.window.failed.Load(),
+		})
 	}
 	g.watches = watches
 	for b := range before {
@@ -215,15 +221,16 @@ func nearness(w word, now int64) time.Duration {
 	return until(w.stamp(), now)
 }
 
-// Tick does what depends on time: it takes calls that are past their slow time for slow, lets the leases of probes run out, opens what
-// hangs or is slow, and what had to wait for a place, the worst first. It reports whether a call that was refused since
-// the last tick may have better luck now: a breaker has closed or is due, or a probe has ended or may be made again.
+// Tick does what depends on time: it takes calls that are past their slow time for slow, lets the leases of probes run out,
+// opens what hangs or is slow, and what had to wait for a place, the worst first. It reports whether a call that was refused
+// since the last tick may have better luck now: a breaker has closed or is due, or a probe has ended or may be made again.
 func (g *Group) Tick(now int64) (freed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.settings.Load()
+	stalled := now-g.ticked > int64(stalledFor)
 	for i := range g.watches {
-		g.watches[i].look(g, s, now)
+		g.watches[i].look(g, s, now, stalled)
 	}
 	g.eject(s, now)
 	g.trim(now)
@@ -238,6 +245,10 @@ func (g *Group) Tick(now int64) (freed bool) {
 	}
 	return freed
 }
+
+// stalledFor is how late a tick must be to tell that this process did not run for a while, or that its clock jumped. Calls that
+// are past their slow time by then may have been answered long ago, so they get until the next tick.
+const stalledFor = time.Second
 
 // Next returns when the status of a member may change by time alone (see Breaker.Next).
 func (g *Group) Next(now int64) int64 {
@@ -255,140 +266,3 @@ func (g *Group) Drain(f func(Event)) { g.events.drain(f) }
 
 // Lost returns how many events were lost since nobody drained them in time.
 func (g *Group) Lost() uint64 { return g.events.lost.Load() }
-
-// watch is what the group's tick remembers of a member.
-type watch struct {
-	breaker    *Breaker
-	status     Status // at the last tick
-	epoch      uint16
-	quietSince int64         // the last tick that found a success
-	slowest    time.Duration // the longest slow time of the calls that are late, since there are any
-
-	successes, failed     uint64  // totals at the last tick
-	recent, recentFailing float64 // calls and failures of late, for the group's failure rate
-}
-
-// look looks after one member.
-func (w *watch) look(g *Group, s *settings, now int64) {
-	b := w.breaker
-	word := b.expire(b, g, now)
-	ok := b.inTime()
-	b.window.check(s.steps, now, ok)
-	b.window.roll(s.steps, now, ok)
-	if word.state() != Closed {
-		return
-	}
-	if w.epoch != word.epoch() || w.successes != ok+b.window.late.Load() {
-		w.epoch, w.quietSince = word.epoch(), now
-	}
-	if inEpoch(&b.late, w.epoch) <= 0 {
-		w.slowest = 0
-	}
-	w.slowest = max(w.slowest, b.sweep(w.epoch, now))
-	b.settle(s, now, ok-b.window.base.ok.Load() >= uint64(s.MinRequests))
-}
-
-// sweep takes calls in flight that are past their slow time for slow, and returns the longest slow time of them.
-func (b *Breaker) sweep(epoch uint16, now int64) (slowest time.Duration) {
-	votes := int64(0)
-	for i := range b.stripes {
-		for j := range b.stripes[i].calls {
-			slot := &b.stripes[i].calls[j]
-			t := slot.Load()
-			if t != 0 && overdue(t, now) && slot.CompareAndSwap(t, 0) && ticketIsOf(t, epoch) {
-				votes++
-				slowest = max(slowest, ticketSlow(t))
-			}
-		}
-	}
-	if votes > 0 {
-		b.window.slow.Add(uint64(votes))
-		addInEpoch(&b.late, epoch, votes)
-	}
-	return slowest
-}
-
-// hanging reports whether the endpoint seems to hang.
-func (w *watch) hanging(s *settings, successes uint64, now int64) (Reason, bool) {
-	late := inEpoch(&w.breaker.late, w.epoch)
-	if late <= 0 || s.ConsecutiveFailures == 0 {
-		return Reason{}, false
-	}
-	n, quiet := late+w.breaker.inARow(w.epoch, successes), time.Duration(now-w.quietSince)
-	return Reason{Rule: Hung, Count: n, Within: quiet}, n >= s.ConsecutiveFailures && quiet >= w.slowest
-}
-
-// candidate is a breaker that ought to be open.
-type candidate struct {
-	watch  *watch
-	reason Reason
-	bad    float64
-}
-
-// eject opens what ought to be open, the worst first, as far as there are places for them.
-func (g *Group) eject(s *settings, now int64) {
-	waiting := g.waiting.Swap(false)
-	var slow restSlow
-	var candidates []candidate
-	for i := range g.watches {
-		w := &g.watches[i]
-		b := w.breaker
-		wanted := waiting && b.waiting.Swap(false)
-		if b.State() != Closed {
-			continue
-		}
-		ok := b.inTime()
-		successes := ok + b.window.late.Load()
-		r, bad := w.hanging(s, successes, now)
-		if !bad {
-			r, bad = g.slow(w, s, ok, &slow)
-		}
-		if !bad && wanted {
-			r, bad = b.failing(g, s, w.epoch, ok, now)
-		}
-		if bad {
-			candidates = append(candidates, candidate{w, r, b.window.counts(s.steps, ok).bad()})
-		}
-	}
-	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(b.bad, a.bad) })
-	for _, c := range candidates {
-		if !c.watch.breaker.openIn(g, c.watch.epoch, now, c.reason) {
-			c.watch.breaker.waiting.Store(true)
-			g.waiting.Store(true)
-		}
-	}
-}
-
-// restSlow is how many calls of the closed breakers were slow, worked out once for all of a tick that want to know.
-type restSlow struct {
-	known       bool
-	slow, calls int
-}
-
-// slow reports whether too many of a member's calls were slow, and fewer of the rest's. Where all are slow the cause is load, and
-// to take an endpoint out makes it worse.
-func (g *Group) slow(w *watch, s *settings, ok uint64, all *restSlow) (Reason, bool) {
-	b := w.breaker
-	if s.SlowCall.Ratio == 0 || b.window.slow.Load() == b.window.base.slow.Load() {
-		return Reason{}, false
-	}
-	c := b.window.counts(s.steps, ok)
-	slow, calls := int(c.slow), c.calls()
-	if calls < s.MinRequests || float64(slow) < s.SlowCall.Ratio*float64(calls) {
-		return Reason{}, false
-	}
-	if !all.known {
-		all.known = true
-		for i := range g.watches {
-			if b := g.watches[i].breaker; b.State() == Closed {
-				c := b.window.counts(s.steps, b.inTime())
-				all.slow, all.calls = all.slow+int(c.slow), all.calls+c.calls()
-			}
-		}
-	}
-	rest := ratio(max(0, all.slow-slow), max(0, all.calls-calls))
-	if all.calls-calls >= s.MinRequests && rest >= s.SlowCall.Ratio/2 {
-		return Reason{}, false
-	}
-	return Reason{Rule: SlowRatio, Count: slow, Calls: calls, Within: time.Duration(s.Window), Rate: rest}, true
-}

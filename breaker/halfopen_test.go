@@ -142,7 +142,9 @@ func TestHalfOpenSlowProbeReopens(t *testing.T) {
 }
 
 func TestHalfOpenHungProbeExpires(t *testing.T) {
-	for _, test := range []struct{ slow, lease time.Duration }{{0, time.Second}, {time.Millisecond, time.Second}, {3 * time.Second, 3 * time.Second}} {
+	for _, test := range []struct{ slow, lease time.Duration }{
+		{0, time.Second}, {time.Millisecond, time.Second}, {3 * time.Second, 3 * time.Second},
+	} {
 		for _, by := range []string{"a call", "the tick", "the status", "its own end"} {
 			w := newWorld(t, 1, nil)
 			b := w.members[0]
@@ -150,11 +152,11 @@ func TestHalfOpenHungProbeExpires(t *testing.T) {
 			w.wait(b.OpenLeft(w.now))
 			hung := w.begin(b, test.slow)
 			w.call(b, Success)
-			assert.InDelta(t, w.now+int64(test.lease), b.Next(w.now), 2<<leaseUnit)
-			w.wait(test.lease - 2<<leaseUnit)
+			assert.InDelta(t, w.now+int64(test.lease), b.Next(w.now), unit)
+			w.wait(test.lease - unit)
 			w.tick()
 			require.Equal(t, HalfOpen, b.State())
-			w.wait(4 << leaseUnit)
+			w.wait(2 * unit)
 			switch by {
 			case "a call":
 				w.refused(b)
@@ -235,6 +237,18 @@ func TestHalfOpenProbesOfBeforeKeepTheirSlots(t *testing.T) {
 	b.Done(p, w.now, Success)
 	w.call(b, Success)
 	assert.Equal(t, Closed, b.State())
+}
+
+func TestHalfOpenPeriodBeginsWithItsFirstGrant(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	b := w.members[0]
+	b.Done(w.halfOpen(b), w.now, Unsent)
+	w.wait(900 * time.Millisecond)
+	w.calls(b, 3, Neutral)
+	w.wait(900 * time.Millisecond)
+	w.refused(b)
+	w.wait(100 * time.Millisecond)
+	w.call(b, Neutral)
 }
 
 // Probes that all come back neutral, as in BRK-01: the breaker keeps asking, and closes soon after the endpoint has recovered.
@@ -396,9 +410,29 @@ func TestRampAfterClosing(t *testing.T) {
 	assert.InDelta(t, 1, b.Ramp(w.now), 0, "no ramp is configured")
 }
 
+func TestSlowTimesMayBeAbsurd(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	b := w.members[0]
+	for range 20 {
+		w.begin(b, math.MaxInt64)
+	}
+	w.pass(time.Second)
+	assert.Zero(t, b.Counts())
+	w.open(b)
+	w.wait(b.OpenLeft(w.now))
+	p := w.begin(b, math.MaxInt64)
+	w.pass(time.Second)
+	require.Equal(t, HalfOpen, b.State())
+	b.Done(p, w.now, Success)
+	w.call(b, Success, Success)
+	assert.Equal(t, Closed, b.State())
+}
+
 // Epochs, stamps and leases go round; where the count starts makes no difference.
 func TestAnyFixedPoint(t *testing.T) {
-	for _, start := range []int64{0, -int64(time.Hour), 1<<52 - int64(90*time.Second), 1<<58 - int64(3*time.Second), 1<<60 - 1, 1_767_225_600e9, -1 << 62} {
+	for _, start := range []int64{
+		0, -int64(time.Hour), 1<<52 - int64(90*time.Second), 1<<58 - int64(3*time.Second), 1<<60 - 1, 1_767_225_600e9, -1 << 62,
+	} {
 		w := newWorld(t, 1, nil)
 		w.now = start
 		b := New("late")
@@ -431,4 +465,93 @@ func TestAnyFixedPoint(t *testing.T) {
 			w.pass(50 * time.Millisecond)
 		}
 	}
+}
+
+// A probe is judged by its slow time though its lease is longer.
+func TestHalfOpenProbeBeyondSlowTimeIsSlow(t *testing.T) {
+	for _, test := range []struct{ slow, took time.Duration }{
+		{50 * time.Millisecond, 60 * time.Millisecond}, {200 * time.Millisecond, 900 * time.Millisecond}, {0, 999 * time.Millisecond},
+		{2 * time.Second, 1900 * time.Millisecond}, {200 * time.Millisecond, 190 * time.Millisecond},
+	} {
+		w := newWorld(t, 1, nil)
+		b := w.members[0]
+		w.open(b)
+		w.wait(b.OpenLeft(w.now))
+		p := w.begin(b, test.slow)
+		w.wait(test.took)
+		b.Done(p, w.now, Success)
+		want := HalfOpen
+		if test.slow > 0 && test.took > test.slow {
+			want = Open
+		}
+		assert.Equal(t, want, b.State(), "%v", test)
+	}
+}
+
+func TestResetForgetsEverything(t *testing.T) {
+	for _, from := range []State{Closed, Open, HalfOpen} {
+		w := newWorld(t, 2, func(c *Config) { c.MaxEjectionPercent, c.RampFor = 50, time.Minute })
+		b := w.members[0]
+		w.open(b)
+		w.wait(b.OpenLeft(w.now))
+		w.closeAgain(b)
+		w.calls(b, 4, Failure)
+		before := w.begin(b, time.Second)
+		b.ModelFault(1, w.now)
+		switch from {
+		case Open:
+			w.call(b, Failure)
+		case HalfOpen:
+			w.call(b, Failure)
+			w.wait(b.OpenLeft(w.now))
+			before = w.begin(b, time.Minute)
+		}
+		require.Equal(t, from, b.State())
+		w.tick()
+		b.Reset(w.now)
+		require.Equal(t, Closed, b.State())
+		assert.True(t, w.tick())
+		b.Done(before, w.now, Failure)
+		assert.Zero(t, b.Counts())
+		assert.InDelta(t, 1, b.Ramp(w.now), 0)
+		assert.False(t, b.ModelFault(2, w.now))
+		open, _ := w.group.Open()
+		assert.Zero(t, open)
+		w.calls(b, 4, Failure)
+		require.Equal(t, Closed, b.State())
+		w.call(b, Failure)
+		require.Equal(t, Open, b.State())
+		assert.InDelta(t, time.Second, b.OpenLeft(w.now), unit, "as if it had never opened")
+		if from != Closed {
+			assert.Contains(t, w.rules(), WasReset)
+		}
+	}
+	b := New("e")
+	b.Reset(0)
+	assert.Equal(t, Closed, b.State())
+}
+
+// Nobody calls for longer than a stamp can tell.
+func TestOpenStaysDueForever(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	a, b := w.members[0], w.members[1]
+	pair := NewPair(a, "m")
+	for range 5 {
+		p, _ := pair.Allow(w.now, 0)
+		pair.Done(p, w.now, Failure)
+	}
+	w.open(a)
+	b.Done(w.halfOpen(b), w.now, Success)
+	w.calls(b, 2, Neutral)
+	for range 60 * 24 {
+		w.wait(time.Hour)
+		w.tick()
+		pair.Tick(w.now)
+		require.Equal(t, Probing, a.Status(w.now))
+		require.Equal(t, Probing, b.Status(w.now))
+		require.Equal(t, Probing, pair.Status(w.now))
+	}
+	w.closeAgain(a)
+	w.call(b, Success, Success)
+	assert.Equal(t, Closed, b.State(), "the success of before still counts")
 }

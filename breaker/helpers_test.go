@@ -17,8 +17,8 @@ type world struct {
 	events  []Event
 }
 
-// newWorld returns a group of n breakers whose open times are not random: exactly OpenFor x 2^k. All of them may be open unless edit
-// says otherwise. The sequential test is off, as it would be the first to open in most tests of other rules.
+// newWorld returns a group of n breakers whose open times are not random: exactly OpenFor x 2^k. All of them may be open unless
+// edit says otherwise. The sequential test is off, as it would be the first to open in most tests of other rules.
 func newWorld(t *testing.T, n int, edit func(*Config)) *world {
 	c := DefaultConfig()
 	c.MaxEjectionPercent = 100
@@ -62,7 +62,9 @@ func (w *world) drain() {
 // begin starts a call that must be allowed.
 func (w *world) begin(b *Breaker, slow time.Duration) Permit {
 	p, ok := b.Allow(w.now, slow)
-	require.True(w.t, ok, "refused in state %v", b.State())
+	if !ok {
+		require.FailNow(w.t, "refused", "in state %v", b.State())
+	}
 	return p
 }
 

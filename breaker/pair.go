@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Pair guards one model on one endpoint. It is small, as there may be many: it goes by failures in a row and by a count of calls that is
-// halved every half window, begun by the first failure; while nothing fails, a call writes nothing. Its rules, open times and
-// probes are those of its endpoint's Breaker, except that slow calls open no Pair, and that at most four probes are in flight.
-// Pairs are outside the group's limit. All methods are safe for concurrent use and none locks.
+// Pair guards one model on one endpoint. It is small, as there may be many: it goes by failures in a row and by a count of
+// calls that is halved every half window, begun by the first failure; while nothing fails, a call writes nothing. Its rules,
+// open times and probes are those of its endpoint's Breaker, except that slow calls open no Pair, and that at most four probes
+// are in flight. Pairs are outside the group's limit. All methods are safe for concurrent use and none locks.
 type Pair struct {
 	circuit
 	of     *Breaker
@@ -17,8 +17,8 @@ type Pair struct {
 	probes [4]atomic.Uint64
 }
 
-// NewPair returns a closed Pair for a model on the endpoint of a breaker, through which it finds its rules. model is the model's name, which
-// only events carry.
+// NewPair returns a closed Pair for a model on the endpoint of a breaker, through which it finds its rules. model is the
+// model's name, which only events carry.
 func NewPair(of *Breaker, model string) *Pair { return &Pair{of: of, model: model} }
 
 // tally is what a Pair counts: the epoch (16 bits), failures in a row (8), failures (12), calls (12), when it was halved last, in
@@ -180,11 +180,12 @@ func (p *Pair) Tick(now int64) {
 		return
 	}
 	p.expire(p, g, now)
+	p.refresh(now)
 	p.settle(g.settings.Load(), now, p.tally.Load()&(tallyHasFails|tallyProving) == 0)
 }
 
-// Idle reports whether the pair holds nothing that a new one would not: it is closed, has been steady if it ever was open, and remembers
-// no failure as of now. A table may drop it.
+// Idle reports whether the pair holds nothing that a new one would not: it is closed, has been steady if it ever was open, and
+// remembers no failure as of now. A table may drop it.
 func (p *Pair) Idle(now int64) bool {
 	w := word(p.word.Load())
 	if w.state() != Closed || w&(opened|ramping) != 0 {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// The failure rate that the sequential test holds an endpoint against is that of the rest of its group of late: older calls count
-// less, by a factor of e for each restMemory and for each restCalls calls since. Before much is known, the rest is believed to be healthy.
+// The failure rate that the sequential test holds an endpoint against is that of the rest of its group of late: older calls
+// count less, by a factor of e for each restMemory and for each restCalls calls since. Before much is known, the rest is
+// believed to be healthy.
 const (
 	restMemory = 30 * time.Second
 	restCalls  = 10_000
@@ -58,8 +59,8 @@ type groupSum struct {
 	successes, failures atomic.Uint64
 }
 
-// sumEach is how long the sum of all members' totals is good for, for each member: adding one costs a microsecond at worst, so it takes
-// a twentieth of a processor even while everything fails. Few members are added up anew each time.
+// sumEach is how long the sum of all members' totals is good for, for each member: adding one costs a microsecond at worst, so
+// it takes a twentieth of a processor even while everything fails. Few members are added up anew each time.
 const (
 	sumEach = 20 * time.Microsecond
 	sumFew  = 32

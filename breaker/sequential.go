@@ -5,24 +5,25 @@ import (
 	"sync/atomic"
 )
 
-// The sequential test is Wald's: it adds up, call by call, the logarithm of how much likelier the outcome is of a bad endpoint than of
-// one that is like the rest, starting again from 0 whenever the sum falls below (which makes it Page's CUSUM). No other
+// The sequential test is Wald's: it adds up, call by call, the logarithm of how much likelier the outcome is of a bad endpoint
+// than of one that is like the rest, starting again from 0 whenever the sum falls below (which makes it Page's CUSUM). No other
 // test that errs as rarely needs fewer calls. As only failures make the sum grow, it is worked out when one comes.
 //
-// Before the endpoint is taken for bad, the same test must take the rest of the group for healthy over the same time, and the endpoint
-// must be bad beside the rate of that time, too: that is what keeps an incident that strikes all of them from opening any, however
-// recent it is. With fewer than five endpoints it takes longer to know the rest, and is less sure.
+// Before the endpoint is taken for bad, the same test must take the rest of the group for healthy over the same time, and the
+// endpoint must be bad beside the rate of that time, too: that is what keeps an incident that strikes all of them from opening
+// any, however recent it is. With fewer than five endpoints it takes longer to know the rest, and is less sure.
 const (
-	// healthyRate is the least failure rate that the rest of a group is credited with; nothing is gained by believing in better ones.
+	// healthyRate is the least failure rate that the rest of a group is credited with; nothing is gained by believing in better
+	// ones.
 	healthyRate = 0.001
 	// badRate is the least failure rate of a bad endpoint; it is badFactor times that of the rest if this is more.
 	badRate   = 0.2
 	badFactor = 3
 	// sickRate is the failure rate of the rest from which on the test says nothing, as the rest is no measure then.
 	sickRate = 0.3
-	// takeForBad is the sum at which an endpoint is taken for bad: one false alarm in about e^15.6 calls, 6 million. With the rates
-	// above, three failures in 4 calls reach it, and four in 29.
-	takeForBad = 15.6
+	// takeForBad is the sum at which an endpoint is taken for bad: at most one false alarm in e^15 calls, 3 million, and one in
+	// 60 million where 0.1 % fail. With the rates above, three failures in 7 calls reach it, and four in 31.
+	takeForBad = 15.0
 	// takeForHealthy is the sum, below 0, at which the rest is taken for healthy: ln(100), one wrong verdict in as many.
 	takeForHealthy = 4.6
 )

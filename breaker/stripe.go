@@ -33,8 +33,8 @@ func (s *stripe) enter(ticket uint64) uint64 {
 	return noSlot
 }
 
-// A ticket is a call in flight: when it will be slow, in stamps (40 bits of them), the epoch that it began in (12 bits), and its slow
-// time (12 bits). It is never 0. Two calls that follow one another in a slot have different tickets if the first was
+// A ticket is a call in flight: when it will be slow, in stamps (40 bits of them), the epoch that it began in (12 bits), and
+// its slow time (12 bits). It is never 0. Two calls that follow one another in a slot have different tickets if the first was
 // taken for slow before it ended, since the second is slow at a later time.
 const (
 	ticketDueShift   = 24
@@ -43,7 +43,11 @@ const (
 	slowUnit         = 26 // slow times are in units of 2^26 ns (67 ms), rounded up; 4.6 minutes or more are all one
 )
 
+// maxSlow is the longest slow time; longer ones are taken for it.
+const maxSlow = 24 * time.Hour
+
 func newTicket(now int64, slow time.Duration, epoch uint16) uint64 {
+	slow = min(slow, maxSlow)
 	due := uint64(now+int64(slow))>>stampUnit + 1
 	units := min(uint64(slow)>>slowUnit+1, ticketLow)
 	return due<<ticketDueShift | uint64(epoch)&ticketLow<<ticketEpochShift | units

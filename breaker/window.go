@@ -61,7 +61,8 @@ func (w *window) totals(ok uint64) counts {
 	return counts{ok: ok, slow: w.slow.Load(), failed: w.failed.Load(), both: w.both.Load()}
 }
 
-// roll fills the marks up to the step of now. Each failure and each tick does so; what else was counted since is taken for as old.
+// roll fills the marks up to the step of now. Each failure and each tick does so; what else was counted since is taken for as
+// old.
 func (w *window) roll(s steps, now int64, ok uint64) {
 	step, current := now>>s.shift, w.current.Load()
 	if step <= current { // below it if the clock was read before another goroutine rolled on
@@ -80,11 +81,16 @@ func (w *window) check(s steps, now int64, ok uint64) {
 		return
 	}
 	w.shift.Store(uint32(s.shift))
+	w.forget(ok)
+	w.current.Store(now >> s.shift)
+}
+
+// forget makes the window forget what it has seen.
+func (w *window) forget(ok uint64) {
 	totals := w.totals(ok)
 	for i := range w.marks {
 		w.marks[i].set(totals)
 	}
-	w.current.Store(now >> s.shift)
 }
 
 // fail counts a failure in the step of now. late says that it was counted as slow before.
@@ -96,19 +102,16 @@ func (w *window) fail(s steps, now int64, ok uint64, late bool) {
 	w.failed.Add(1)
 }
 
-// counts returns the counts of the last n steps, of which the present one is under way, or since the breaker closed if that is later.
+// counts returns the counts of the last n steps, of which the present one is under way, or since the window forgot if that is later.
 func (w *window) counts(s steps, ok uint64) counts {
 	m := &w.marks[(w.current.Load()-s.n+1)&(maxSteps-1)]
 	return counts{
-		ok:     since(ok, &w.base.ok, &m.ok),
-		slow:   since(w.slow.Load(), &w.base.slow, &m.slow),
-		failed: since(w.failed.Load(), &w.base.failed, &m.failed),
-		both:   since(w.both.Load(), &w.base.both, &m.both),
+		ok:     since(ok, &m.ok),
+		slow:   since(w.slow.Load(), &m.slow),
+		failed: since(w.failed.Load(), &m.failed),
+		both:   since(w.both.Load(), &m.both),
 	}
 }
 
-// since returns by how much total is above the later of two earlier totals. A vote that was taken back may leave it below.
-func since(total uint64, base, mark *atomic.Uint64) uint64 {
-	from := max(base.Load(), mark.Load())
-	return total - min(from, total)
-}
+// since returns by how much a total is above what it was. A vote that was taken back may leave it below.
+func since(total uint64, was *atomic.Uint64) uint64 { return total - min(was.Load(), total) }

@@ -27,7 +27,8 @@ func placed(t *testing.T, c *rig.Client, ctx context.Context, method string, msg
 	return d
 }
 
-// firstIs is a message whose field 1 is a string, as that of ModelInferRequest is the model's name; secondIs has the string in field 2.
+// firstIs is a message whose field 1 is a string, as that of ModelInferRequest is the model's name; secondIs has the string in
+// field 2.
 func firstIs(s string) proto.Message  { return wrapperspb.String(s) }
 func secondIs(s string) proto.Message { return &apipb.Mixin{Root: s} }
 
@@ -79,19 +80,19 @@ func TestTheCallerKnowsBestThenMetadataThenTheMessage(t *testing.T) {
 	in := func(ctx context.Context, key, value string) context.Context {
 		return metadata.AppendToOutgoingContext(ctx, key, value)
 	}
-	msg := firstIs("of-the-message")
+	msg, tagged := firstIs("of-the-message"), in(t.Context(), rig.ModelHeader, "of-metadata")
 	for _, call := range []struct {
 		what  string
 		ctx   context.Context
 		model string
 	}{
 		{"message", t.Context(), "of-the-message"},
-		{"metadata", in(t.Context(), rig.ModelHeader, "of-metadata"), "of-metadata"},
+		{"metadata", tagged, "of-metadata"},
 		{"empty metadata", in(t.Context(), rig.ModelHeader, ""), "of-the-message"},
 		{"metadata of ModelMesh", in(t.Context(), "mm-model-id", "of-metadata"), "of-metadata"},
 		{"the first of several keys", in(in(t.Context(), "seldon-model", "later"), "mm-vmodel-id", "of-metadata"), "of-metadata"},
-		{"context", picker.NewContext(in(t.Context(), rig.ModelHeader, "of-metadata"), picker.Request{ModelID: "of-the-caller"}), "of-the-caller"},
-		{"context without a model", picker.NewContext(in(t.Context(), rig.ModelHeader, "of-metadata"), picker.Request{Tokens: 9}), "of-metadata"},
+		{"context", picker.NewContext(tagged, picker.Request{ModelID: "of-the-caller"}), "of-the-caller"},
+		{"context without a model", picker.NewContext(tagged, picker.Request{Tokens: 9}), "of-metadata"},
 	} {
 		d := placed(t, c, call.ctx, rig.Infer, msg)
 		require.Equal(t, call.model, d.Model, call.what)

@@ -9,17 +9,13 @@ import (
 // Attempt is one call on its way: what it holds of an endpoint from the time it was placed until it has ended. The zero value is ready
 // for Table.Place; an Attempt may be used again after End. It belongs to one goroutine at a time.
 type Attempt struct {
-	endpoint *Endpoint
-	guard    *Guard
-	reason   Reason
-	cost     uint32
-	request  Request
-	key      uint64
-	began    int64
-	slow     time.Duration
-	permit   breaker.Permit
-	pair     *breaker.Pair // nil if the model's breaker has nothing to say
-	pairPass breaker.Permit
+	visit
+	reason    Reason
+	slow      time.Duration
+	permit    breaker.Permit
+	pair      *breaker.Pair // nil if the model's breaker has nothing to say
+	pairPass  breaker.Permit
+	responses *Responses // nil if nobody reports the call's responses
 }
 
 // maxPlace is how often a place is looked for: a choice may lose the race for the last probe to another call, and the next choice is
@@ -66,7 +62,14 @@ func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok boo
 		return true
 	}
 	a.slow = a.slowTime(e, q, deadline)
-	if a.permit, ok = e.breaker.Allow(q.Now, a.slow); !ok && !g.panic.Load() {
+	lease, slow := a.slow, a.slow
+	if q.Stream { // it is never slow, but as a probe it has to answer
+		lease = g.slowTime(a.expected(e, q), 0)
+		if e.breaker.State() != breaker.Closed {
+			slow = lease
+		}
+	}
+	if a.permit, ok = e.breaker.Allow(q.Now, slow); !ok && !g.panic.Load() {
 		return false
 	}
 	if !e.faulty.Load() || q.ModelID == "" {
@@ -77,7 +80,7 @@ func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok boo
 		return true
 	}
 	if p := m.pair.Load(); p != nil {
-		if a.pairPass, ok = p.Allow(q.Now, a.slow); !ok {
+		if a.pairPass, ok = p.Allow(q.Now, lease); !ok {
 			e.breaker.Done(a.permit, q.Now, breaker.Unsent)
 			return false
 		}
@@ -91,12 +94,16 @@ func (a *Attempt) slowTime(e *Endpoint, q *Query, deadline int64) time.Duration 
 	if q.Stream || q.Type == Update {
 		return 0
 	}
-	expected := time.Duration(float64(e.Service(q.Key)) * q.size())
 	remaining := time.Duration(0)
 	if deadline > 0 {
 		remaining = time.Duration(max(deadline-q.Now, 1))
 	}
-	return a.guard.slowTime(expected, remaining)
+	return a.guard.slowTime(a.expected(e, q), remaining)
+}
+
+// expected is how long the endpoint takes for such a call, or for the first message of such a stream; 0 if it is not known.
+func (a *Attempt) expected(e *Endpoint, q *Query) time.Duration {
+	return time.Duration(float64(e.Service(q.Key)) * q.size())
 }
 
 // Endpoint returns where the attempt went.
@@ -114,27 +121,27 @@ func (a *Attempt) Slow() time.Duration { return a.slow }
 // End counts the call out and lets its outcome count. pushback is how long its server asked callers to stay away; 0 or less if it did not
 // say. timed says that how long the call took is a measure of the endpoint's latency: it is not for a stream.
 func (a *Attempt) End(now int64, o Outcome, pushback time.Duration, timed bool) {
-	e := a.endpoint
 	if o == Unsent {
-		e.Unpick(a.cost, a.reason)
+		a.endpoint.Unpick(a.cost, a.reason)
 		a.leave(now, breaker.Unsent, breaker.Unsent)
 		return
 	}
-	e.End(a.cost)
-	timed = timed && a.request.Type != Update
-	switch o {
-	case Success:
-		a.leave(now, breaker.Success, breaker.Success)
-		a.succeeded(now, timed)
-	case Failure:
-		a.leave(now, breaker.Failure, breaker.Neutral)
-		a.failed(now, timed)
-	case ModelFault:
-		a.leave(now, a.blame(now), breaker.Failure)
-		a.failed(now, timed)
-	default:
-		a.leave(now, breaker.Neutral, breaker.Neutral)
-		a.refused(now, o, pushback)
+	a.endpoint.End(a.cost)
+	if a.responses != nil {
+		a.endStream(now, o, pushback)
+		return
+	}
+	own, model := a.count(now, o, pushback, a.Took(now), timed && a.request.Type != Update)
+	a.enroll(now, o)
+	a.leave(now, own, model)
+}
+
+// enroll gets the breaker of the model that had none when the call was placed, if its outcome is a matter for one.
+func (a *Attempt) enroll(now int64, o Outcome) {
+	if o == ModelFault && a.pair == nil {
+		if a.pair = a.breakerFor(o); a.pair != nil {
+			a.pairPass, _ = a.pair.Allow(now, 0)
+		}
 	}
 }
 
@@ -146,67 +153,5 @@ func (a *Attempt) leave(now int64, o, pair breaker.Outcome) {
 	a.endpoint.breaker.Done(a.permit, now, o)
 	if a.pair != nil {
 		a.pair.Done(a.pairPass, now, pair)
-	}
-}
-
-func (a *Attempt) succeeded(now int64, timed bool) {
-	e := a.endpoint
-	if timed {
-		e.Observe(now, a.Took(now))
-	}
-	if a.request.ModelID == "" {
-		return
-	}
-	if timed {
-		e.ObserveModel(a.key, a.request.ModelID, now, time.Duration(float64(a.Took(now))/a.request.size()), a.cost)
-	}
-	if a.guard != nil {
-		a.guard.absent.found(e, a.key, now)
-		e.breaker.ModelOK(a.key)
-	}
-}
-
-// blame says whether a fault of the model is one of the endpoint: it is if another model fails there too, or if models are not told apart.
-func (a *Attempt) blame(now int64) breaker.Outcome {
-	if a.guard == nil || a.request.ModelID == "" || !a.guard.perModel.Load() {
-		return breaker.Failure
-	}
-	if a.pair == nil {
-		a.pair = a.endpoint.pairFor(a.key, a.request.ModelID)
-		a.pairPass, _ = a.pair.Allow(now, 0)
-	}
-	if a.endpoint.breaker.ModelFault(a.key, now) {
-		return breaker.Failure
-	}
-	return breaker.Neutral
-}
-
-// A failed call counts with a latency between these, unless it took longer than the latter.
-const (
-	minFailureLatency = 10 * time.Millisecond
-	maxFailureLatency = 30 * time.Second
-)
-
-// failed books a penalty into the endpoint's latency, twice what it is known for, so that failing fast never makes it attractive.
-func (a *Attempt) failed(now int64, timed bool) {
-	if timed {
-		penalty := time.Duration(min(2*a.endpoint.Latency(), float64(maxFailureLatency)))
-		a.endpoint.Observe(now, max(a.Took(now), penalty, minFailureLatency))
-	}
-}
-
-// refused lets the endpoint alone as far as its refusal says.
-func (a *Attempt) refused(now int64, o Outcome, pushback time.Duration) {
-	e := a.endpoint
-	switch o {
-	case Overload:
-		e.press(now, pushback)
-	case Draining:
-		e.drain(now, drainFor)
-	case Misplaced:
-		if a.guard != nil && a.request.ModelID != "" {
-			a.guard.absent.missed(e, a.key, now)
-			e.lost(a.key, now)
-		}
 	}
 }

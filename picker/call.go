@@ -15,6 +15,8 @@ type Call struct {
 	Message any
 	// Stream says that the RPC is a stream, whose duration is no measure of latency.
 	Stream bool
+	// Responses, if not nil, is where the responses of a stream are reported; each attempt's pick fills it in.
+	Responses *Responses
 	// Decision, if not nil, is filled in by each attempt's pick.
 	Decision *Decision
 	// Fresh refuses an attempt when every endpoint that could take it was tried already. Otherwise such an attempt goes to one

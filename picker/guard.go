@@ -109,6 +109,23 @@ func (e *Endpoint) open(now int64) bool {
 	return now >= e.drainingUntil.Load() && e.breaker.Status(now) != breaker.Refusing
 }
 
+// overdue is the ramp of an endpoint that is to be probed: more than any load makes up for.
+const overdue = 1e9
+
+// ramp returns the share of its usual traffic that the endpoint should get: less than 1 for a while after its breaker has closed. One
+// that is to be probed gets the next call that meets it: it may look slow or loaded for what it did when it failed, and without a
+// probe it would look so for ever. How many probes there are is the breaker's to say.
+func (e *Endpoint) ramp(now int64) float64 {
+	b := e.breaker
+	switch r := b.Ramp(now); {
+	case r == 1 || b.State() == breaker.Closed:
+		return r
+	case b.Status(now) == breaker.Probing:
+		return overdue
+	}
+	return 1 // it is used though it is open: in panic all are alike
+}
+
 // serving reports whether the breaker of a model on the endpoint, if there is one, would pass a call.
 func (e *Endpoint) serving(model uint64, now int64) bool {
 	if !e.faulty.Load() {

@@ -150,6 +150,16 @@ func (e *Endpoint) ObserveModel(key uint64, name string, now int64, latency time
 	}
 }
 
+// usedUnit is how exactly it is known when a model was last used, in nanoseconds, where calls do not tell: every message of a stream does.
+const usedUnit = int64(time.Second)
+
+// served notes that the endpoint serves a model.
+func (e *Endpoint) served(key uint64, name string, now int64) {
+	if m := e.models.add(key, name); now-m.used.Load() > usedUnit {
+		m.used.Store(now)
+	}
+}
+
 // workSample is how many calls there are to each whose work is summed: shares of hundreds of calls are all that is wanted.
 const workSample = 8
 

@@ -114,8 +114,8 @@ func compare(a, b *Member, q *Query) (la, lb float64) {
 		own := int64(q.Cost())
 		la, lb = float64(ca+own)/a.Weight, float64(cb+own)/b.Weight
 	}
-	la /= a.breaker.Ramp(q.Now)
-	lb /= b.breaker.Ramp(q.Now)
+	la /= a.ramp(q.Now)
+	lb /= b.ramp(q.Now)
 	switch ta, tb := a.Latency(), b.Latency(); {
 	case ta == 0 || tb == 0: // one that has not answered yet is judged by its load alone
 	case ta > latencyBand*tb:

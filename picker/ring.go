@@ -222,6 +222,6 @@ func (r *ring) leastLoaded(t *Table, q *Query) Choice {
 // ramped reports whether an endpoint that has recovered may have the request's model again: the models whose hash, mixed with its own, is
 // below its ramp come back first, and nothing else moves.
 func ramped(e *Endpoint, q *Query) bool {
-	ramp := e.breaker.Ramp(q.Now)
-	return ramp == 1 || unit((q.Key^e.key)*0x9e3779b97f4a7c15) < ramp
+	ramp := e.ramp(q.Now)
+	return ramp >= 1 || unit((q.Key^e.key)*0x9e3779b97f4a7c15) < ramp
 }

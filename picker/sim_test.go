@@ -99,8 +99,7 @@ func (s *simulation) call(client int, req Request, done func()) {
 			done()
 		}
 	}
-	var serve func()
-	serve = func() {
+	serve := func() {
 		srv.busy++
 		s.after(srv.service(s.rng, s.now), func() {
 			srv.busy--

@@ -43,6 +43,7 @@ func (staticBuilder) Build(
 		return nil, err
 	}
 	state := gresolver.State{Endpoints: eps}
+	//lint:ignore SA1019 the field is deprecated as a way to set a name; here it is read to see whether one was set
 	oneName := opts.DialCreds != nil && opts.DialCreds.Info().ServerName != ""
 	for i := range eps {
 		if addr := &eps[i].Addresses[0]; !oneName { // an address's own name would override that of the credentials

@@ -64,8 +64,8 @@ func section(path, value string) string {
 	return value
 }
 
-// Typos in the JSON must not be ignored in silence (grpc/grpc-go#7818). As gRPC asks, a key that is not known is no error: it makes exactly one
-// warning with its path, and balancer.Lint rejects it. A value of the wrong type is an error.
+// Typos in the JSON must not be ignored in silence (grpc/grpc-go#7818). As gRPC asks, a key that is not known is no error: it makes
+// exactly one warning with its path, and balancer.Lint rejects it. A value of the wrong type is an error.
 func TestCONF01(t *testing.T) {
 	var covered []string
 	for path := range options {
@@ -120,8 +120,8 @@ func TestCONF01(t *testing.T) {
 	}
 }
 
-// invalid are values out of range: a path, and what is wrong there. Durations, ratios and the limits of breakers, hedging and health join with
-// the options that have them.
+// invalid are values out of range: a path, and what is wrong there. Durations, ratios and the limits of breakers, hedging and health
+// join with the options that have them.
 var invalid = []struct{ path, config string }{
 	{"ring.virtualNodes", `{"ring":{"virtualNodes":0}}`},
 	{"ring.virtualNodes", `{"ring":{"virtualNodes":-1}}`},
@@ -190,8 +190,8 @@ func TestCONF02(t *testing.T) {
 	assert.Empty(t, rs.Failed(), "%v", rs)
 }
 
-// A duplicate key must not make a config that counts for nothing (envoyproxy/envoy#14232): it is rejected with its path. Where patterns of methods
-// overlap, the exact one counts, however they are ordered. Rules of limits and breakers join with those.
+// A duplicate key must not make a config that counts for nothing (envoyproxy/envoy#14232): it is rejected with its path. Where
+// patterns of methods overlap, the exact one counts, however they are ordered. Rules of limits and breakers join with those.
 func TestCONF05(t *testing.T) {
 	t.Parallel()
 	f := rig.New(t, 2)

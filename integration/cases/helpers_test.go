@@ -9,8 +9,8 @@ import (
 	"github.com/mlbalancer/mlbalancer/integration/rig"
 )
 
-// inBubble runs a test, beside others, in time of its own that passes only while all its goroutines wait: how fast this machine is and what else
-// runs on it does not show.
+// inBubble runs a test, beside others, in time of its own that passes only while all its goroutines wait: how fast this machine is
+// and what else runs on it does not show. Servers must take some time, or load that never ends makes time stand still.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Parallel()
 	synctest.Test(t, test)

@@ -1,6 +1,6 @@
 // Package cases holds one test for each failure that other balancers, breakers and routers are known to have had, named by the
-// case's id. All are black boxes: set up through target strings, service configs, dial options and interceptors, judged by what servers
-// and callers see and by what balancer.Snapshot reads out. What must hold in every case is the rig's to watch.
+// case's id. All are black boxes: set up through target strings, service configs, dial options and interceptors, judged by what
+// servers and callers see and by what balancer.Snapshot reads out. What must hold in every case is the rig's to watch.
 package cases
 
 import (

@@ -34,6 +34,8 @@ type Backend struct {
 	silent   bool // connections are neither accepted nor refused
 	rude     bool // connections are accepted and closed
 
+	gate gate // shut while the server is frozen
+
 	accepted, open atomic.Int64
 	started        atomic.Int64
 	running        atomic.Int64
@@ -106,7 +108,7 @@ func (b *Backend) listenLocked() {
 	b.server = grpc.NewServer(grpc.UnknownServiceHandler(b.serve), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
 	b.health = health.NewServer()
 	healthpb.RegisterHealthServer(b.server, b.health)
-	s, l := b.server, counting{b.listener, &b.accepted}
+	s, l := b.server, counting{b.listener, &b.accepted, &b.gate}
 	go func() { _ = s.Serve(l) }() // it returns when the server is stopped
 }
 
@@ -192,6 +194,7 @@ func (b *Backend) dial(ctx context.Context) (net.Conn, error) {
 type counting struct {
 	net.Listener
 	accepted *atomic.Int64
+	gate     *gate
 }
 
 // Accept implements net.Listener.
@@ -201,7 +204,7 @@ func (l counting) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	l.accepted.Add(1)
-	return &conn{Conn: c, remote: "client"}, nil
+	return &conn{Conn: &freezable{Conn: c, gate: l.gate, gone: make(chan struct{})}, remote: "client"}, nil
 }
 
 // serve is the handler of every method.

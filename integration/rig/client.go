@@ -113,8 +113,8 @@ func (c *Client) Resolve(eps ...gresolver.Endpoint) {
 	c.resolver.UpdateState(gresolver.State{Endpoints: eps})
 }
 
-// ResolveConfig has the resolver say what the endpoints are and what the service config is, which it may not do before the channel has left
-// idleness.
+// ResolveConfig has the resolver say what the endpoints are and what the service config is, which it may not do before the channel
+// has left idleness.
 func (c *Client) ResolveConfig(config string, eps ...gresolver.Endpoint) *serviceconfig.ParseResult {
 	r := c.resolver.CC().ParseServiceConfig(ServiceConfig(config))
 	c.resolver.UpdateState(gresolver.State{Endpoints: eps, ServiceConfig: r})

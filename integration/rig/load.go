@@ -45,8 +45,8 @@ func Timed(limit time.Duration, call func(ctx context.Context) (backend string, 
 	return r
 }
 
-// Open starts rate calls a second, however long they take, until ctx is done; it returns when all have ended. If this process is kept from
-// running, the calls that are overdue start at once.
+// Open starts rate calls a second, however long they take, until ctx is done; it returns when all have ended. If this process is
+// kept from running, the calls that are overdue start at once.
 func Open(ctx context.Context, rate float64, call func(i int) Result) Results {
 	t := time.NewTicker(time.Millisecond)
 	defer t.Stop()

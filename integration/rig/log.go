@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/grpclog"
 )
@@ -13,6 +14,8 @@ import (
 type Log struct {
 	mu    sync.Mutex
 	lines []string
+
+	listener atomic.Pointer[func(line string)]
 }
 
 // CaptureLog makes a Log the place that grpclog writes to. It must be called before anything logs: in TestMain.
@@ -42,6 +45,19 @@ lines:
 	return found
 }
 
+// Listen calls f with each line of information, which is not kept, on the goroutine that logs it, until stop is called.
+func (l *Log) Listen(f func(line string)) (stop func()) {
+	l.listener.Store(&f)
+	return func() { l.listener.CompareAndSwap(&f, nil) }
+}
+
+// inform passes a line of information on.
+func (l *Log) inform(line string) {
+	if f := l.listener.Load(); f != nil {
+		(*f)(line)
+	}
+}
+
 // maxLines bounds what is kept.
 const maxLines = 100_000
 
@@ -57,13 +73,13 @@ func (l *Log) add(line string) {
 type logger struct{ *Log }
 
 // Info implements grpclog.LoggerV2.
-func (logger) Info(...any) {}
+func (l logger) Info(args ...any) { l.inform(fmt.Sprint(args...)) }
 
 // Infoln implements grpclog.LoggerV2.
-func (logger) Infoln(...any) {}
+func (l logger) Infoln(args ...any) { l.inform(fmt.Sprintln(args...)) }
 
 // Infof implements grpclog.LoggerV2.
-func (logger) Infof(string, ...any) {}
+func (l logger) Infof(format string, args ...any) { l.inform(fmt.Sprintf(format, args...)) }
 
 // Warning implements grpclog.LoggerV2.
 func (l logger) Warning(args ...any) { l.add(fmt.Sprint(args...)) }

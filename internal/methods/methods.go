@@ -33,6 +33,9 @@ type Method struct {
 	// Streaming is true of a method that is a stream whose first message names the model, so that no endpoint can be
 	// chosen before that message is there.
 	Streaming bool
+	// Answers is true of a stream whose every response is the answer to one request and says which model gave it, or what the error is; see
+	// ReadResponse.
+	Answers bool
 	// Model leads to the model's name, which is a string or bytes. Nil means that the request names no model.
 	Model Path
 	// Version leads to the version as a string or bytes, VersionNumber to the version as an integer, which wins if both are

@@ -105,6 +105,7 @@ func TestLookup(t *testing.T) {
 		assert.Equal(t, r.version, m.Version.String(), r.method)
 		assert.Equal(t, r.number, m.VersionNumber.String(), r.method)
 		assert.Equal(t, r.streaming, m.Streaming, r.method)
+		assert.Equal(t, strings.HasSuffix(r.method, "/ModelStreamInfer"), m.Answers, r.method)
 	}
 }
 

@@ -26,7 +26,7 @@ var openInference = map[string]Method{
 	"ModelStatistics": about1,
 
 	"ModelInfer":       infer1,
-	"ModelStreamInfer": stream1,
+	"ModelStreamInfer": {Class: Infer, Model: Path{1}, Version: Path{2}, Streaming: true, Answers: true},
 
 	"RepositoryIndex":       {},
 	"RepositoryModelLoad":   load2,

@@ -102,6 +102,12 @@ func (t *Table) Classify(ctx context.Context, end End) picker.Outcome {
 	if code == codes.DeadlineExceeded && !e.overridden && over(ctx) && (end.Received || end.Took < end.Slow) {
 		return picker.Cancelled
 	}
+	return t.judge(code, text)
+}
+
+// judge goes by what the table has of a code.
+func (t *Table) judge(code codes.Code, text string) picker.Outcome {
+	e := &t.byCode[code]
 	for i := range e.rules {
 		if strings.Contains(text, e.rules[i].text) {
 			return e.rules[i].outcome

@@ -1,0 +1,113 @@
+package picker
+
+import (
+	"time"
+
+	"github.com/mlbalancer/mlbalancer/breaker"
+)
+
+// visit is where a call went, and what for: what its outcome, or that of one of its messages, counts for.
+type visit struct {
+	endpoint *Endpoint
+	guard    *Guard
+	request  Request
+	key      uint64
+	cost     uint32
+	began    int64
+}
+
+// count lets an outcome count everywhere but with the breakers, and returns what that of the endpoint and that of the model are to be told.
+// pushback is how long the server asked callers to stay away; timed says that took is a measure of the endpoint's latency.
+func (v *visit) count(now int64, o Outcome, pushback, took time.Duration, timed bool) (endpoint, model breaker.Outcome) {
+	switch o {
+	case Success:
+		v.succeeded(now, took, timed)
+		return breaker.Success, breaker.Success
+	case Failure:
+		v.failed(now, took, timed)
+		return breaker.Failure, breaker.Neutral
+	case ModelFault:
+		v.failed(now, took, timed)
+		return v.blame(now), breaker.Failure
+	}
+	v.refused(now, o, pushback)
+	return breaker.Neutral, breaker.Neutral
+}
+
+// tells reports whether the model's faults are kept apart from the endpoint's.
+func (v *visit) tells() bool {
+	return v.guard != nil && v.request.ModelID != "" && v.guard.perModel.Load()
+}
+
+// breakerFor returns the breaker of the model on the endpoint, or nil if there is none. A fault of the model makes one.
+func (v *visit) breakerFor(o Outcome) *breaker.Pair {
+	switch {
+	case o == ModelFault && v.tells():
+		return v.endpoint.pairFor(v.key, v.request.ModelID)
+	case v.guard == nil || v.request.ModelID == "" || !v.endpoint.faulty.Load():
+		return nil
+	}
+	if m := v.endpoint.models.get(v.key); m != nil {
+		return m.pair.Load()
+	}
+	return nil
+}
+
+func (v *visit) succeeded(now int64, took time.Duration, timed bool) {
+	switch {
+	case timed:
+		v.observe(now, took)
+	case v.request.ModelID != "" && v.request.Type != Update:
+		v.endpoint.served(v.key, v.request.ModelID, now)
+	}
+	if v.guard != nil && v.request.ModelID != "" {
+		v.guard.absent.found(v.endpoint, v.key, now)
+		v.endpoint.breaker.ModelOK(v.key)
+	}
+}
+
+// observe notes how long the endpoint took.
+func (v *visit) observe(now int64, took time.Duration) {
+	v.endpoint.Observe(now, took)
+	if v.request.ModelID != "" {
+		v.endpoint.ObserveModel(v.key, v.request.ModelID, now, time.Duration(float64(took)/v.request.size()), v.cost)
+	}
+}
+
+// blame says whether a fault of the model is one of the endpoint: it is if another model fails there too, or if models are not told apart.
+func (v *visit) blame(now int64) breaker.Outcome {
+	if !v.tells() || v.endpoint.breaker.ModelFault(v.key, now) {
+		return breaker.Failure
+	}
+	return breaker.Neutral
+}
+
+// A failed call counts with a latency between these, unless it took longer than the latter.
+const (
+	minFailureLatency = 10 * time.Millisecond
+	maxFailureLatency = 30 * time.Second
+)
+
+// failed books a penalty into the endpoint's latency, twice what it is known for, so that failing fast never makes it attractive.
+func (v *visit) failed(now int64, took time.Duration, timed bool) {
+	if timed {
+		penalty := time.Duration(min(2*v.endpoint.Latency(), float64(maxFailureLatency)))
+		v.endpoint.Observe(now, max(took, penalty, minFailureLatency))
+	}
+}
+
+// refused lets the endpoint alone as far as its refusal says.
+func (v *visit) refused(now int64, o Outcome, pushback time.Duration) {
+	e := v.endpoint
+	switch o {
+	case Overload:
+		e.press(now, pushback)
+	case Draining:
+		e.drain(now, drainFor)
+	case Misplaced:
+		if v.guard != nil && v.request.ModelID != "" {
+			v.guard.absent.missed(e, v.key, now)
+			e.lost(v.key, now)
+		}
+	}
+}
