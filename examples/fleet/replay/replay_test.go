@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/mlbalancer/mlbalancer/examples/fleet/breakers"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/fault"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/policy"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/schedule"
@@ -120,6 +121,60 @@ func TestFaults(t *testing.T) {
 		f := run(t, "kill:0@10%-20%,slow:1@5%-30%,hang:0@30%-31%,stop:0@40%-60%,drain:0@70%-90%,restart:1@80%")
 		assert.Equal(t, rows*passes, f.Calls)
 	})
+}
+
+// TestBreakers has a server fail all its calls for most of the measured part, without retries: what is counted about the breakers
+// adds up to what their callers see.
+func TestBreakers(t *testing.T) {
+	o := options(t, "model_aware")
+	o.Policy = o.Policy.WithoutRetry()
+	o.Fleet.Scale = 1. / 50
+	var err error
+	o.Faults, err = fault.Parse("fail:0@10%", 2, o.Schedule.Models)
+	require.NoError(t, err)
+	result, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	b := result.Breakers
+	require.NotNil(t, b)
+	require.NotEmpty(t, b.Opened)
+	assert.Positive(t, b.Totals.Trips)
+	figures := stats.Of(result.Samples, result.Servers)
+	assert.GreaterOrEqual(t, b.Totals.Failed, figures.Errors, "those of calls that were due before are counted as well")
+	assert.Equal(t, map[string]int{"Unavailable: the server was told to fail": figures.Errors}, figures.ErrorTexts)
+	assert.Positive(t, b.Totals.Probes)
+	sum := breakers.Totals{}
+	for _, o := range b.Opened {
+		assert.Positive(t, o.Trips)
+		sum.Trips, sum.InFlight = sum.Trips+o.Trips, sum.InFlight+o.InFlight
+		sum.Probes, sum.Failed = sum.Probes+o.Probes, sum.Failed+o.Failed
+	}
+	assert.Equal(t, b.Totals, sum)
+	for _, c := range b.Changes {
+		assert.Zero(t, c.Server)
+		assert.Positive(t, c.At)
+		assert.NotEmpty(t, c.Reason)
+	}
+
+	o = options(t, "round_robin")
+	result, err = Run(t.Context(), o)
+	require.NoError(t, err)
+	assert.Nil(t, result.Breakers)
+}
+
+func TestDrainsAreSeen(t *testing.T) {
+	o := options(t, "model_aware")
+	o.Fleet.Scale = 1. / 50
+	var err error
+	o.Faults, err = fault.Parse("restart-all", 2, o.Schedule.Models)
+	require.NoError(t, err)
+	result, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	figures := stats.Of(result.Samples, result.Servers)
+	assert.Zero(t, figures.Errors, "%v, %+v", figures.ErrorTexts, result.Breakers)
+	require.NotEmpty(t, result.Breakers.Drains)
+	for _, d := range result.Breakers.Drains {
+		assert.Greater(t, d.To, d.From)
+	}
 }
 
 func TestResidency(t *testing.T) {
