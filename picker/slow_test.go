@@ -45,7 +45,7 @@ func TestBusyEndpointIsNotTakenToHang(t *testing.T) {
 	require.InDelta(t, 500*time.Millisecond, slow("warm"), float64(50*time.Millisecond), "that is long ago")
 	require.Zero(t, slow("other"), "nothing is known of this one")
 
-	e.Reconnected()
+	e.Reconnected(now)
 	require.Zero(t, slow("warm"), "the server may have to load it again")
 	serve("warm", 100*time.Millisecond)
 	require.NotZero(t, slow("warm"))
