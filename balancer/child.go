@@ -88,7 +88,7 @@ func (c *child) connState(sc gbalancer.SubConn, s connectivity.State) {
 	case s == connectivity.Ready && c.ready == nil: // if two connect at the same moment, pick_first too keeps the first
 		c.ready = sc
 		if c.member != nil {
-			c.member.endpoint.Reconnected()
+			c.member.endpoint.Reconnected(monotonic())
 		}
 	case s != connectivity.Ready && c.ready == sc:
 		c.ready, c.since = nil, time.Now()

@@ -104,9 +104,14 @@ func (a *Attempt) slowTime(e *Endpoint, q *Query, deadline int64) time.Duration 
 	return a.guard.slowTime(a.expected(e, q), remaining)
 }
 
-// expected is how long the endpoint takes for such a call, or for the first message of such a stream; 0 if it is not known.
+// expected is how long the endpoint takes for such a call, or for the first message of such a stream; 0 if it is not known. It is no less
+// than what the endpoint has lately taken for any call: one that is busy, as with loading a model, does not hang.
 func (a *Attempt) expected(e *Endpoint, q *Query) time.Duration {
-	return time.Duration(float64(e.Service(q.Key)) * q.size())
+	m := e.models.get(q.Key)
+	if m == nil || m.used.Load() <= e.connectedAt.Load() { // the server may have to load it
+		return 0
+	}
+	return time.Duration(max(float64(m.Service())*q.size(), e.Latency()))
 }
 
 // Endpoint returns where the attempt went.

@@ -15,6 +15,7 @@ type Endpoint struct {
 	breaker *breaker.Breaker
 
 	life          atomic.Uint64 // counts connections
+	connectedAt   atomic.Int64  // when the present one was made; 0 before the first
 	drainingUntil atomic.Int64
 	pressedUntil  atomic.Int64
 	lostModel     atomic.Uint64 // key of the last model that was lost

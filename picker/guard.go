@@ -166,11 +166,13 @@ func (e *Endpoint) lost(model uint64, now int64) {
 }
 
 // Reconnected notes that the endpoint's connection is a new one: whatever was going away is gone, and
-// whatever models were missing may be there.
-func (e *Endpoint) Reconnected() {
+// whatever models were missing may be there. No model is expected to be as fast as it was before it has answered
+// again: a server that has restarted has to load it.
+func (e *Endpoint) Reconnected(now int64) {
 	e.drainingUntil.Store(0)
 	e.lostModel.Store(0)
 	e.life.Add(1)
+	e.connectedAt.Store(now)
 }
 
 // Draining reports whether the endpoint said that it is going away.

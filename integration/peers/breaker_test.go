@@ -149,6 +149,7 @@ func BenchmarkBreaker(b *testing.B) {
 					b.Error("refused")
 				}
 			})
+			b.ReportAllocs()
 			b.ReportMetric(testing.AllocsPerRun(1000, func() { call(1) }), "allocs/op")
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/mlbalancer/mlbalancer/examples/fleet/breakers"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/fault"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/policy"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/schedule"
@@ -32,9 +33,14 @@ const (
 // options replay 60 rows for three models three times on two servers, in about 50 ms.
 func options(t *testing.T, name string) Options {
 	t.Helper()
+	return optionsOf(t, name, 3)
+}
+
+func optionsOf(t *testing.T, name string, models int) Options {
+	t.Helper()
 	requests := &trace.Trace{}
 	for i := range rows {
-		requests.Rows = append(requests.Rows, trace.Row{Arrival: float64(i), Model: fmt.Sprintf("model-%d", i%3),
+		requests.Rows = append(requests.Rows, trace.Row{Arrival: float64(i), Model: fmt.Sprintf("model-%d", i%models),
 			InputTokens: trace.Unknown, OutputTokens: trace.Unknown, Duration: trace.Unknown})
 	}
 	policies, err := policy.Select(name)
@@ -43,7 +49,7 @@ func options(t *testing.T, name string) Options {
 		Schedule: schedule.New(requests, schedule.Options{
 			Workers: 8, Rho: .7, Service: 250 * time.Millisecond, Warmup: warmup, Passes: passes, Clients: 2, Seed: 1}),
 		Policy:   policies[0],
-		Fleet:    fleet.Config{Servers: 2, Workers: 4, Slots: 3, Load: time.Second, Scale: 1. / 200, Seed: 1},
+		Fleet:    fleet.Config{Servers: 2, Workers: 4, Slots: models, Load: time.Second, Scale: 1. / 200, Seed: 1},
 		Clients:  2,
 		Deadline: 40 * time.Minute, // 12 s on the wall
 		Seed:     1,
@@ -120,6 +126,61 @@ func TestFaults(t *testing.T) {
 		f := run(t, "kill:0@10%-20%,slow:1@5%-30%,hang:0@30%-31%,stop:0@40%-60%,drain:0@70%-90%,restart:1@80%")
 		assert.Equal(t, rows*passes, f.Calls)
 	})
+}
+
+// TestBreakers has a server fail all its calls for most of the measured part, without retries: what is counted about the breakers
+// adds up to what their callers see.
+func TestBreakers(t *testing.T) {
+	o := options(t, "model_aware")
+	o.Policy = o.Policy.WithoutRetry()
+	o.Fleet.Scale = 1. / 10
+	var err error
+	o.Faults, err = fault.Parse("fail:0@10%", 2, o.Schedule.Models)
+	require.NoError(t, err)
+	result, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	b := result.Breakers
+	require.NotNil(t, b)
+	require.NotEmpty(t, b.Opened)
+	assert.Positive(t, b.Totals.Trips)
+	figures := stats.Of(result.Samples, result.Servers)
+	assert.GreaterOrEqual(t, b.Totals.Failed, figures.Errors, "those of calls that were due before are counted as well")
+	assert.Equal(t, map[string]int{"Unavailable: the server was told to fail": figures.Errors}, figures.ErrorTexts)
+	assert.Positive(t, b.Totals.Probes)
+	sum := breakers.Totals{}
+	for _, o := range b.Opened {
+		assert.Positive(t, o.Trips)
+		sum.Trips, sum.InFlight = sum.Trips+o.Trips, sum.InFlight+o.InFlight
+		sum.Probes, sum.Failed = sum.Probes+o.Probes, sum.Failed+o.Failed
+	}
+	assert.Equal(t, b.Totals, sum)
+	for _, c := range b.Changes {
+		assert.Zero(t, c.Server)
+		assert.Positive(t, c.At)
+		assert.NotEmpty(t, c.Reason)
+	}
+
+	o = options(t, "round_robin")
+	result, err = Run(t.Context(), o)
+	require.NoError(t, err)
+	assert.Nil(t, result.Breakers)
+}
+
+// TestDrainsAreSeen has enough models that each channel loses some which the server has just served: so it knows that the server is
+// going away.
+func TestDrainsAreSeen(t *testing.T) {
+	o := optionsOf(t, "model_aware", 12)
+	o.Fleet.Scale = 1. / 10
+	var err error
+	o.Faults, err = fault.Parse("drain:0@10%-90%", 2, o.Schedule.Models)
+	require.NoError(t, err)
+	result, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	require.NotEmpty(t, result.Breakers.Drains)
+	for _, d := range result.Breakers.Drains {
+		assert.Zero(t, d.Server)
+		assert.Greater(t, d.To, d.From)
+	}
 }
 
 func TestResidency(t *testing.T) {

@@ -50,6 +50,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		"Rows":         rows,
 		"Distribution": r.distribution(),
 		"OverTime":     r.overTime(),
+		"FaultNote":    r.faultNote(),
+		"Timelines":    r.timelines(),
 		"Residency":    r.residency(),
 		"Deadline":     seconds(r.Setup.Deadline / 1000),
 		"Service":      seconds(r.Setup.Service / 1000),

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mlbalancer/mlbalancer/examples/fleet/breakers"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/stats"
 )
 
@@ -55,7 +56,58 @@ func sample() *Report {
 		}
 		r.Policies = append(r.Policies, p)
 	}
+	r.Policies[4].Breakers = &breakers.Record{
+		Changes: []breakers.Change{
+			{At: -500, Channel: 0, Server: 3, From: "closed", To: "open", Reason: "before the measurement"},
+			{At: 1000, Channel: 0, Server: 3, From: "open", To: "half-open", Reason: "open time is over"},
+			{At: 2000, Channel: 0, Server: 3, From: "half-open", To: "closed", Reason: "3 probes succeeded"},
+			{At: 50000, Channel: 1, Server: 2, From: "closed", To: "open", Reason: "5 calls <failed> in a row"},
+			{At: 60000, Channel: 3, Server: 2, Model: "model-01", From: "closed", To: "open", Reason: "9 calls failed"},
+		},
+		Drains: []breakers.Drain{{Channel: 2, Server: 4, From: 100000, To: 120000}},
+		Opened: []breakers.Opened{{Channel: 1, Server: 2, Totals: breakers.Totals{Trips: 1, InFlight: 7, Probes: 4, Failed: 12}}},
+		Totals: breakers.Totals{Trips: 1, InFlight: 7, Probes: 4, Failed: 12},
+	}
 	return r
+}
+
+func TestTimeline(t *testing.T) {
+	r := sample()
+	all := r.timelines()
+	require.Len(t, all, 1, "of the policies that have breakers")
+	line := all[0]
+	require.Len(t, line.Rows, 9)
+	assert.Equal(t, "server 7", line.Rows[7].Name)
+	assert.Equal(t, "2: model-01", line.Rows[8].Name)
+	for _, row := range line.Rows {
+		assert.Len(t, row.Lanes, 4)
+	}
+	x := axis{max: r.Setup.Measured, from: line.PlotX, to: line.PlotEnd}
+	type stretch struct {
+		class    string
+		row      int
+		channel  int
+		from, to float64
+		title    string
+	}
+	want := []stretch{
+		{"open", 2, 1, 50000, r.Setup.Measured, "server 2, channel 1, 50 s to 167.4 s: open, 5 calls <failed> in a row"},
+		{"open", 3, 0, 0, 1000, "server 3, channel 0, -0.5 s to 1 s: open, before the measurement"},
+		{"half-open", 3, 0, 1000, 2000, "server 3, channel 0, 1 s to 2 s: half-open, open time is over"},
+		{"open", 8, 3, 60000, r.Setup.Measured, "2: model-01, channel 3, 60 s to 167.4 s: open, 9 calls failed"},
+		{"draining", 4, 2, 100000, 120000, "server 4, channel 2, 100 s to 120 s: draining"},
+	}
+	require.Len(t, line.Spans, len(want))
+	for i, w := range want {
+		got := line.Spans[i]
+		assert.Equal(t, w.class, got.Class)
+		assert.Equal(t, w.title, got.Title)
+		assert.InDelta(t, line.Rows[w.row].Lanes[w.channel], got.Y, 1e-9, w.title)
+		assert.InDelta(t, x.at(w.from), got.X, 1e-9, w.title)
+		assert.InDelta(t, x.at(w.to)-x.at(w.from), got.Width, 1e-9, w.title)
+	}
+	assert.Equal(t, 1, line.ModelTrips)
+	assert.Len(t, line.Changes, 5)
 }
 
 func TestJSON(t *testing.T) {
@@ -102,14 +154,25 @@ func TestTable(t *testing.T) {
 		"model_aware            15,000        0      250    1,200    6,000     30,000           18     99.9 %             1.50\n", b.String())
 }
 
+func TestFaultNote(t *testing.T) {
+	r := sample()
+	assert.Empty(t, r.faultNote())
+	r.Policies[0].ErrorCodes = map[string]int{"DeadlineExceeded": 1}
+	var b bytes.Buffer
+	require.NoError(t, r.WriteTable(&b))
+	assert.Contains(t, b.String(), "\nErrors include calls that ran out of time")
+	r.Setup.Faults = nil
+	assert.Empty(t, r.faultNote())
+}
+
 func TestHTML(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, sample().WriteHTML(&b))
 	html := b.String()
-	for _, id := range []string{"results", "distribution", "over-time", "residency", "method"} {
+	for _, id := range []string{"results", "distribution", "over-time", "breakers", "residency", "method"} {
 		assert.Contains(t, html, `<h2 id="`+id+`">`)
 	}
-	assert.Equal(t, 3, strings.Count(html, "<svg "))
+	assert.Equal(t, 4, strings.Count(html, "<svg "))
 	assert.Equal(t, 5+5, strings.Count(html, `<path class="curve`), "a line in each chart for each policy")
 	assert.NotRegexp(t, `https?:|src=|url\(|@import`, html, "nothing to load from elsewhere")
 	assert.NotRegexp(t, `NaN|Inf|ZgotmplZ`, html)
@@ -117,6 +180,7 @@ func TestHTML(t *testing.T) {
 	assert.Contains(t, html, "slow:2x10@33%-66%")
 	assert.Contains(t, html, "<title>model-01 on server 0: 100.0 % of the time</title>")
 	assert.Contains(t, html, `<td class="best">6,000</td>`)
+	assert.Contains(t, html, "<title>server 2, channel 1, 50 s to 167.4 s: open, 5 calls &lt;failed&gt; in a row</title>")
 	assert.NotContains(t, html, `<td class="best">30,000</td>`, "all have the same p99.9")
 	for _, svg := range regexp.MustCompile(`(?s)<svg .*?</svg>`).FindAllString(html, -1) {
 		d := xml.NewDecoder(strings.NewReader(svg))
@@ -143,7 +207,14 @@ func TestHTMLOfUnusualReports(t *testing.T) {
 			}
 		},
 		"latencies of zero": func(r *Report) { r.Policies[0].Plots.Exceedance[50].X, r.Policies[0].Plots.P99[0].Y = 0, 0 },
-		"a long name":       func(r *Report) { r.Policies[0].Plots.Models[0] = strings.Repeat("ü", 100) },
+		"many channels":     func(r *Report) { r.Setup.Clients = 1000 },
+		"many changes": func(r *Report) {
+			b := r.Policies[4].Breakers
+			for i := range 1000 {
+				b.Changes = append(b.Changes, breakers.Change{At: float64(i), Channel: i, Server: i, Model: "m", From: "closed", To: "open"})
+			}
+		},
+		"a long name": func(r *Report) { r.Policies[0].Plots.Models[0] = strings.Repeat("ü", 100) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := sample()

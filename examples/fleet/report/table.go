@@ -81,8 +81,20 @@ func (r *Report) WriteTable(w io.Writer) error {
 		}
 		b.WriteByte('\n')
 	}
+	if note := r.faultNote(); note != "" {
+		fmt.Fprintf(&b, "\n%s\n", note)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// faultNote says, where callers ran out of time during faults, that the faults need not be why; else it is empty.
+func (r *Report) faultNote() string {
+	late := func(p Policy) bool { return p.ErrorCodes["DeadlineExceeded"] > 0 }
+	if len(r.Setup.Faults) == 0 || !slices.ContainsFunc(r.Policies, late) {
+		return ""
+	}
+	return "Errors include calls that ran out of time, which happens without faults too where a server has too much to do: -rho .3 -slots 8 keeps them apart."
 }
 
 // Sentence describes the set-up in a line.

@@ -91,5 +91,5 @@ func TestTableHasEachMeasureWithItsGoals(t *testing.T) {
 		}
 	}
 	assert.Contains(t, b.String(), "8.92")
-	assert.Contains(t, b.String(), "0 of 11 goals met", "nothing of ours was measured")
+	assert.Contains(t, b.String(), "0 of 12 goals met", "nothing of ours was measured")
 }

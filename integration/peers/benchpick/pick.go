@@ -1,11 +1,14 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // pickTable is what policies cost.
 var pickTable = table{
 	groups: []group{
-		{"^Benchmark(Pick|PickParallel|Scaling)$", "60ms"},
+		{"^Benchmark(Pick|PickParallel|Scaling|Place)$", "60ms"},
 		{"^BenchmarkUpdate$", "100ms"},
 		{"^BenchmarkColdStart$", "3x"},
 		{"^BenchmarkUnary$", "200ms"},
@@ -35,6 +38,10 @@ in the context. +metadata: the model is read from outgoing metadata. +intercept:
 			atMost(allocs("Pick/%s/n=1000"), modelAware, 0),
 			atMost(allocs("Pick/%s/n=1000"), metadataOnly, 1),
 		}},
+		{"  its placing, breakers on, ns", placing("on"), []goal{
+			differenceAtMost(guarding, modelAware, withoutBreakers, 60, "ns"),
+		}},
+		{"  its placing, without, ns", placing("off"), nil},
 		{"pick on all cores, n=1000, ns", nanoseconds("PickParallel/%s/n=1000"), nil},
 		{"speed-up by a 2nd goroutine", speedUp, []goal{
 			ratioAtLeast(speedUp, modelAware, "control", "padded atomic additions", 0.9),
@@ -57,3 +64,23 @@ var (
 	unary     = scaled(nanoseconds("Unary/%s"), 1e-3)
 	speedUp   = ratio(nanoseconds("Scaling/%s/goroutines=1"), nanoseconds("Scaling/%s/goroutines=2"))
 )
+
+// withoutBreakers stands for model_aware's placing of calls where no circuit breakers are.
+const withoutBreakers = "without breakers"
+
+// guarding is what it takes to place and end a call, with and without breakers.
+func guarding(r repetition, label string) float64 {
+	if label == withoutBreakers {
+		return placing("off")(r, modelAware)
+	}
+	return placing("on")(r, label)
+}
+
+func placing(guard string) value {
+	return func(r repetition, label string) float64 {
+		if label != modelAware {
+			return math.NaN()
+		}
+		return r.ns("Place/guard=" + guard + "/n=1000")
+	}
+}
