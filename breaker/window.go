@@ -44,7 +44,6 @@ type window struct {
 
 	shift   atomic.Uint32 // of the steps
 	current atomic.Int64  // the step that marks are filled up to
-	base    mark          // the totals when the breaker closed last
 	marks   [maxSteps]mark
 }
 
