@@ -22,6 +22,17 @@ func interceptUnary(
 	return invoke(ctx, method, req, reply, cc, opts...)
 }
 
+// repeating returns the interceptor that puts the record into a call's context and has repeat make the attempts: one link of the chain, since
+// each costs an allocation.
+func repeating(repeat grpc.UnaryClientInterceptor) grpc.UnaryClientInterceptor {
+	return func(
+		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		ctx, _ = withCall(ctx, req, opts)
+		return repeat(ctx, method, req, reply, cc, invoke, opts...)
+	}
+}
+
 // withCall puts a record of one call into ctx. A record that is there already belongs to another one, or to an
 // interceptor of ours further out that saw the same call, and is hidden; the one exception is that of a read-out, which
 // is answered in place of a call.

@@ -65,13 +65,12 @@ func DialOptions(opts ...Option) []grpc.DialOption {
 	o := newOptions(opts)
 	dial := []grpc.DialOption{
 		grpc.WithDefaultServiceConfig(o.config.ServiceConfig()),
-		grpc.WithChainUnaryInterceptor(UnaryClientInterceptor()),
 		grpc.WithChainStreamInterceptor(streamInterceptor(o)),
 	}
 	if o.noRetry {
-		return dial
+		return append(dial, grpc.WithChainUnaryInterceptor(UnaryClientInterceptor()))
 	}
 	return append(dial,
-		grpc.WithChainUnaryInterceptor(retry.UnaryClientInterceptor(o.retry...)),
+		grpc.WithChainUnaryInterceptor(repeating(retry.UnaryClientInterceptor(o.retry...))),
 		grpc.WithDisableRetry())
 }

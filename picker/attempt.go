@@ -57,7 +57,7 @@ func (a *Attempt) why(r Reason) Reason {
 
 // enter gets the breakers' leave.
 func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok bool) {
-	a.guard, a.pair, a.permit, a.pairPass = g, nil, breaker.Permit{}, breaker.Permit{}
+	a.guard, a.model, a.pair, a.permit, a.pairPass = g, nil, nil, breaker.Permit{}, breaker.Permit{}
 	if g == nil {
 		return true
 	}
@@ -78,7 +78,7 @@ func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok boo
 	if !e.faulty.Load() || q.ModelID == "" {
 		return true
 	}
-	m := e.models.get(q.Key)
+	m := a.known(e, q)
 	if m == nil {
 		return true
 	}
@@ -107,11 +107,19 @@ func (a *Attempt) slowTime(e *Endpoint, q *Query, deadline int64) time.Duration 
 // expected is how long the endpoint takes for such a call, or for the first message of such a stream; 0 if it is not known. It is no less
 // than what the endpoint has lately taken for any call: one that is busy, as with loading a model, does not hang.
 func (a *Attempt) expected(e *Endpoint, q *Query) time.Duration {
-	m := e.models.get(q.Key)
+	m := a.known(e, q)
 	if m == nil || m.used.Load() <= e.connectedAt.Load() { // the server may have to load it
 		return 0
 	}
 	return time.Duration(max(float64(m.Service())*q.size(), e.Latency()))
+}
+
+// known looks up what is known of the model on the endpoint, once for the attempt.
+func (a *Attempt) known(e *Endpoint, q *Query) *Model {
+	if a.model == nil {
+		a.model = e.models.get(q.Key)
+	}
+	return a.model
 }
 
 // Endpoint returns where the attempt went.

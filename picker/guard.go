@@ -100,8 +100,8 @@ func (g *Guard) slowTime(expected, remaining time.Duration) time.Duration {
 }
 
 // admits reports whether the endpoint and the model on it may be sent a call.
-func (g *Guard) admits(e *Endpoint, model uint64, now int64) bool {
-	return (g.panic.Load() || e.open(now)) && !g.absent.absent(e, model, now) && e.serving(model, now)
+func (g *Guard) admits(e *Endpoint, q *Query) bool {
+	return (g.panic.Load() || e.open(q.Now)) && (q.anywhere || !g.absent.absent(e, q.Key, q.Now)) && e.serving(q.Key, q.Now)
 }
 
 // open reports whether the endpoint takes calls: it is not draining, and its breaker would pass one.

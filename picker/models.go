@@ -142,8 +142,11 @@ func (t *modelTable) grow(old *[]atomic.Pointer[Model]) {
 
 // ObserveModel notes the latency and the cost of a successful call for a model that ended at now.
 func (e *Endpoint) ObserveModel(key uint64, name string, now int64, latency time.Duration, cost uint32) {
-	m := e.models.add(key, name)
-	m.observe(now, float64(latency))
+	e.observeModel(e.models.add(key, name), now, float64(latency), cost)
+}
+
+func (e *Endpoint) observeModel(m *Model, now int64, latency float64, cost uint32) {
+	m.observe(now, latency)
 	if sampled(now) {
 		e.work.add(now, workSample*float64(cost))
 		m.work.add(now, workSample*float64(cost))

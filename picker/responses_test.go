@@ -38,6 +38,11 @@ func newStreams(t testing.TB) *streams {
 
 func (s *streams) endpoint() *Endpoint { return s.table.Member(0).Endpoint }
 
+// admits reports whether a call for the model may be sent to the endpoint now.
+func (s *streams) admits(e *Endpoint, model string) bool {
+	return s.guard.admits(e, &Query{Key: Key(model), Now: s.now})
+}
+
 // stream is one stream on its way.
 type stream struct {
 	*streams
@@ -156,8 +161,8 @@ func TestResponsesAnswersAreVotesOfTheModel(t *testing.T) {
 	assert.Equal(t, breaker.Open, s.pair("m").State())
 	assert.Nil(t, s.pair("n"), "nothing against it")
 	assert.Zero(t, s.counts(), "one model is not the endpoint")
-	assert.False(t, s.guard.admits(s.endpoint(), Key("m"), s.now))
-	assert.True(t, s.guard.admits(s.endpoint(), Key("n"), s.now))
+	assert.False(t, s.admits(s.endpoint(), "m"))
+	assert.True(t, s.admits(s.endpoint(), "n"))
 
 	st.end(Success)
 	assert.Equal(t, breaker.Counts{Calls: 1}, s.counts())
@@ -236,10 +241,10 @@ func TestResponsesRefusals(t *testing.T) {
 	e := s.endpoint()
 	st := s.open("m", true)
 	st.receive("n", Misplaced)
-	assert.False(t, s.guard.admits(e, Key("n"), s.now))
-	assert.True(t, s.guard.admits(e, Key("m"), s.now))
+	assert.False(t, s.admits(e, "n"))
+	assert.True(t, s.admits(e, "m"))
 	st.receive("n", Success)
-	assert.True(t, s.guard.admits(e, Key("n"), s.now), "it was found after all")
+	assert.True(t, s.admits(e, "n"), "it was found after all")
 
 	load := e.loadAt(s.now)
 	st.receive("m", Overload)

@@ -29,6 +29,8 @@ type Query struct {
 	// Avoid lists endpoints that earlier attempts of the same call tried; usually empty, never long.
 	Avoid []*Endpoint
 
+	anywhere bool // also where the model is not
+
 	passed  [maxPlace]*Endpoint // those that another call was faster at
 	nPassed int
 }

@@ -133,16 +133,22 @@ func (t *Table) Pick(q *Query) Choice {
 		s = t.inference
 	}
 	c := s.Pick(t, q)
-	if c.Index >= 0 || c.Reason == Wait || len(q.Avoid) == 0 {
+	if c.Index >= 0 || c.Reason == Wait {
 		return c
 	}
-	// What is left was tried before.
-	if q.Fresh {
-		return Choice{Index: -1, Reason: Tried}
-	}
 	avoid := q.Avoid
-	q.Avoid = nil
-	c = s.Pick(t, q)
+	if len(avoid) > 0 { // what is left was tried before
+		if q.Fresh {
+			return Choice{Index: -1, Reason: Tried}
+		}
+		q.Avoid = nil
+		c = s.Pick(t, q)
+	}
+	if c.Reason == Refused && t.plan.Guard != nil { // perhaps since nobody holds the model: then let a server say so
+		q.anywhere = true
+		c = s.Pick(t, q)
+		q.anywhere = false
+	}
 	q.Avoid = avoid
 	return c
 }
@@ -176,7 +182,7 @@ func (t *Table) admits(e *Endpoint, q *Query) bool {
 	if len(q.Avoid)+q.nPassed > 0 && q.Avoids(e) {
 		return false
 	}
-	return t.plan.Guard == nil || t.plan.Guard.admits(e, q.Key, q.Now)
+	return t.plan.Guard == nil || t.plan.Guard.admits(e, q)
 }
 
 // refuse is the Choice when nothing may be chosen: wait if something is about to be ready.

@@ -12,6 +12,7 @@ type visit struct {
 	guard    *Guard
 	request  Request
 	key      uint64
+	model    *Model // what is known of the model on the endpoint, if that was looked up; else nil
 	cost     uint32
 	began    int64
 }
@@ -72,9 +73,14 @@ func (v *visit) succeeded(now int64, took time.Duration, timed bool) {
 // observe notes how long the endpoint took.
 func (v *visit) observe(now int64, took time.Duration) {
 	v.endpoint.Observe(now, took)
-	if v.request.ModelID != "" {
-		v.endpoint.ObserveModel(v.key, v.request.ModelID, now, time.Duration(float64(took)/v.request.size()), v.cost)
+	if v.request.ModelID == "" {
+		return
 	}
+	m := v.model
+	if m == nil {
+		m = v.endpoint.models.add(v.key, v.request.ModelID)
+	}
+	v.endpoint.observeModel(m, now, float64(took)/v.request.size(), v.cost)
 }
 
 // blame says whether a fault of the model is one of the endpoint: it is if another model fails there too, or if models are not told apart.

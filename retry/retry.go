@@ -99,12 +99,17 @@ func (r *retrier) repeat(c *call, err error, attempt func() error) error {
 		case sent == r.attempts || sent == maxLookups && o == picker.Misplaced:
 			r.stats.Exhausted.Add(1)
 			return err
-		case !r.budget.TryWithdraw(monotonic()):
+		case !free(o) && !r.budget.TryWithdraw(monotonic()):
 			r.stats.Refused.Add(1)
 			return err
 		}
+		refund := func() {
+			if !free(o) {
+				r.budget.Refund(monotonic())
+			}
+		}
 		if ended := c.wait(pushback); ended != nil {
-			r.budget.Refund(monotonic())
+			refund()
 			return ended
 		}
 
@@ -112,7 +117,7 @@ func (r *retrier) repeat(c *call, err error, attempt func() error) error {
 		reset(c.reply)
 		next := attempt()
 		if after, _, _ := c.record.Last(); after == placed { // it reached no server
-			r.budget.Refund(monotonic())
+			refund()
 			if c.ctx.Err() != nil {
 				return next
 			}
@@ -126,6 +131,10 @@ func (r *retrier) repeat(c *call, err error, attempt func() error) error {
 		}
 	}
 }
+
+// free reports whether an attempt after one that ended so costs nothing from the budget: a server that does not hold the model, or is going
+// away, has done no work for the call, and is not asked again for a while.
+func free(o picker.Outcome) bool { return o == picker.Misplaced || o == picker.Draining }
 
 // canWait reports whether the next attempt may start when a server wants it to.
 func (c *call) canWait(pushback time.Duration) bool {
