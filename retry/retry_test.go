@@ -232,6 +232,15 @@ func TestCallIsOver(t *testing.T) {
 	})
 }
 
+// A server that did no work for the call costs nothing to pass over.
+func TestReroutingIsFree(t *testing.T) {
+	intercept := UnaryClientInterceptor(WithBudget(NewBudget(0, 0)))
+	for _, o := range []picker.Outcome{picker.Misplaced, picker.Draining} {
+		require.NoError(t, play(fails(o, codes.NotFound, "no"), fails(o, codes.NotFound, "no"), ok()).call(ctx, intercept), o)
+	}
+	require.Error(t, play(unavailable(1), ok()).call(ctx, intercept))
+}
+
 func TestBudgetIsSpent(t *testing.T) {
 	var stats Stats
 	intercept := UnaryClientInterceptor(WithStats(&stats), WithBudget(NewBudget(.1, 0)))
