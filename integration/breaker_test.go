@@ -30,12 +30,6 @@ func dialOptions(config string, opts ...mlbalancer.Option) []grpc.DialOption {
 	return append(mlbalancer.DialOptions(opts...), grpc.WithDefaultServiceConfig(rig.ServiceConfig(config)))
 }
 
-// becomes waits until the breaker of an endpoint is in a state.
-func becomes(t *testing.T, c *rig.Client, b *rig.Backend, state string) {
-	t.Helper()
-	rig.Eventually(t, func() bool { return c.Endpoint(b.Addr()).Breaker.State == state }, limit, "%s is %s", b.Name, state)
-}
-
 // trip has each server fail calls until all breakers are open.
 func trip(t *testing.T, c *rig.Client, backends ...*rig.Backend) {
 	t.Helper()

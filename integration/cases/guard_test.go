@@ -3,7 +3,6 @@ package cases
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -120,18 +119,3 @@ func sequence(steps ...rig.Handler) rig.Handler {
 
 // hang waits until nobody waits for the answer.
 func hang(ctx context.Context, _ string) error { return rig.Wait(ctx, time.Hour) }
-
-// some is a handler that does what h does for a share of its calls, by a seeded generator, and answers the others.
-func some(share float64, seed uint64, h rig.Handler) rig.Handler {
-	var mu sync.Mutex
-	r := rand.New(rand.NewPCG(seed, 1))
-	return func(ctx context.Context, method string) error {
-		mu.Lock()
-		hit := r.Float64() < share
-		mu.Unlock()
-		if hit {
-			return h(ctx, method)
-		}
-		return nil
-	}
-}
