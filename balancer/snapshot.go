@@ -145,9 +145,9 @@ func (a *attempt) end(info gbalancer.DoneInfo) {
 }
 
 func (a *attempt) release() {
-	a.query = picker.Query{}
+	a.query.Clear()
 	a.ctx, a.call, a.outcomes = nil, nil, nil
-	a.Attempt = picker.Attempt{}
+	a.Attempt.Clear()
 	attempts.Put(a)
 }
 

@@ -122,6 +122,12 @@ func (a *Attempt) known(e *Endpoint, q *Query) *Model {
 	return a.model
 }
 
+// Clear lets go of all that the attempt refers to, so that it may be kept for another call.
+func (a *Attempt) Clear() {
+	a.endpoint, a.guard, a.model, a.pair, a.responses = nil, nil, nil, nil, nil
+	a.request = Request{}
+}
+
 // Endpoint returns where the attempt went.
 func (a *Attempt) Endpoint() *Endpoint { return a.endpoint }
 

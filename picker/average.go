@@ -36,6 +36,8 @@ func decayed(x float64) float64 {
 		return 1
 	case x < 0.01:
 		return 1 - x // within .005 % of it, at a fraction of the cost
+	case x > 30:
+		return 0 // 1e-13 of whatever it was
 	}
 	return math.Exp(-x)
 }

@@ -50,6 +50,13 @@ func (q *Query) Avoids(e *Endpoint) bool {
 	return false
 }
 
+// Clear lets go of all that the query refers to, so that it may be kept for another call.
+func (q *Query) Clear() {
+	q.Request, q.Avoid, q.Fresh = Request{}, nil, false
+	clear(q.passed[:q.nPassed])
+	q.nPassed = 0
+}
+
 // pass makes the query avoid an endpoint from now on.
 func (q *Query) pass(e *Endpoint) {
 	q.passed[q.nPassed] = e

@@ -66,7 +66,9 @@ func (v *visit) succeeded(now int64, took time.Duration, timed bool) {
 	}
 	if v.guard != nil && v.request.ModelID != "" {
 		v.guard.absent.found(v.endpoint, v.key, now)
-		v.endpoint.breaker.ModelOK(v.key)
+		if v.endpoint.faulty.Load() { // no fault is remembered for longer than the breaker of its model is kept
+			v.endpoint.breaker.ModelOK(v.key)
+		}
 	}
 }
 
