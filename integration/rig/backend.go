@@ -3,6 +3,7 @@ package rig
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -221,8 +222,11 @@ func (b *Backend) answer(stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	for {
 		var msg emptypb.Empty
-		if stream.RecvMsg(&msg) != nil {
-			return nil // the client has sent all it has to, or is gone
+		switch err := stream.RecvMsg(&msg); {
+		case err == io.EOF:
+			return nil // the client has sent all it has to
+		case err != nil:
+			return status.Error(codes.Unavailable, "the connection is gone") // never OK: the call had no answer
 		}
 		if h := b.handler.Load(); h != nil {
 			if err := (*h)(stream.Context(), method); err != nil {
