@@ -104,14 +104,18 @@ func (a *Attempt) slowTime(e *Endpoint, q *Query, deadline int64) time.Duration 
 	return a.guard.slowTime(a.expected(e, q), remaining)
 }
 
+// busyShare is the part of an endpoint's recent peak latency that is expected of any call there: with the default factor, a call is not slow before
+// it has taken three times as long as the slowest lately.
+const busyShare = 0.6
+
 // expected is how long the endpoint takes for such a call, or for the first message of such a stream; 0 if it is not known. It is no less
-// than what the endpoint has lately taken for any call: one that is busy, as with loading a model, does not hang.
+// than a part of what the endpoint has lately taken for any call: one that is busy, as with loading a model, does not hang.
 func (a *Attempt) expected(e *Endpoint, q *Query) time.Duration {
 	m := a.known(e, q)
 	if m == nil || m.used.Load() <= e.connectedAt.Load() { // the server may have to load it
 		return 0
 	}
-	return time.Duration(max(float64(m.Service())*q.size(), e.Latency()))
+	return time.Duration(max(float64(m.Service())*q.size(), busyShare*e.Latency()))
 }
 
 // known looks up what is known of the model on the endpoint, once for the attempt.

@@ -38,7 +38,7 @@ func TestBusyEndpointIsNotTakenToHang(t *testing.T) {
 	serve("warm", 100*time.Millisecond)
 	require.Equal(t, 500*time.Millisecond, slow("warm"), "five times as long as ever")
 	serve("cold", 5*time.Second)
-	require.Equal(t, 25*time.Second, slow("warm"), "the endpoint took long for another model")
+	require.Equal(t, 15*time.Second, slow("warm"), "the endpoint took long for another model")
 	for range 1000 {
 		serve("warm", 100*time.Millisecond)
 	}
