@@ -54,7 +54,6 @@ func Register(s Source) {
 	slices.SortFunc(registry, func(a, b Source) int { return strings.Compare(a.Name(), b.Name()) })
 }
 
-
 // Lookup returns the source of a name, or nil.
 func Lookup(name string) Source {
 	for _, s := range registry {
