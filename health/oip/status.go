@@ -27,13 +27,13 @@ var notReady = []string{
 
 // noSuchModel are the texts of servers that do not have a model, or not ready, where NOT_FOUND does not say it.
 var noSuchModel = []string{
-	"ModelNotFound",          // MLServer, where it does not map the exception
-	"ModelNotReady",          // KServe, likewise
-	"unknown model",          // Triton before 22.07 and with --model-namespacing
-	"is not at ready state",  // Triton: the version loads or unloads
-	"Model with name",        // KServe: "Model with name m is not ready."
-	"is not ready yet",       // MLServer
-	"not loaded yet",         // OpenVINO Model Server
+	"ModelNotFound",         // MLServer, where it does not map the exception
+	"ModelNotReady",         // KServe, likewise
+	"unknown model",         // Triton before 22.07 and with --model-namespacing
+	"is not at ready state", // Triton: the version loads or unloads
+	"Model with name",       // KServe: "Model with name m is not ready."
+	"is not ready yet",      // MLServer
+	"not loaded yet",        // OpenVINO Model Server
 }
 
 // serverState returns what the status of a call says of the server as a whole, and whether it does.
