@@ -34,9 +34,9 @@ const (
 	youngCalls = 64
 	// settledCalls end the mean's dependence on single calls.
 	settledCalls = 255
-	// recentCalls are the calls that recent reaches back: with as many, a recent below fallenRatio is four of its standard deviations
-	// away at a coefficient of variation of 0.8.
-	recentCalls = 32
+	// recentCalls are the calls that recent reaches back: enough for a recent below fallenRatio to be five of its standard deviations
+	// away at a coefficient of variation of 0.8, and few enough for a model of three times the speed to be learned in 100 calls.
+	recentCalls = 48
 
 	cutRatio      = 4.0
 	incidentRatio = 2.0
