@@ -25,7 +25,7 @@ type server struct {
 	now   int64
 	rand  *rand.Rand
 	load  LoadView
-	flips int
+	flips []int64 // when Healthy changed
 }
 
 // newServer returns a server with free memory and no connections that reports both.
@@ -35,7 +35,8 @@ func newServer() *server {
 	return s
 }
 
-// serve lets some seconds pass, with rate calls a second that take factor times as long as usual, and updates the score every 250 ms.
+// serve lets some seconds pass, with rate calls a second that take factor times as long as usual, and updates the score every
+// 250 ms.
 func (s *server) serve(seconds float64, rate int, factor, cv float64) {
 	s.run(seconds, rate, func() { s.v.Success(factor * lognormal(s.rand, cv)) })
 }
@@ -61,6 +62,6 @@ func (s *server) update() {
 		s.load.ConnectionsAt = s.now
 	}
 	if s.s.Update(s.now, &s.c, &s.v, s.load) {
-		s.flips++
+		s.flips = append(s.flips, s.now)
 	}
 }
