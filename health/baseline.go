@@ -92,7 +92,7 @@ func (b *Baseline) Observe(now int64, took float64) (ratio float64) {
 	}
 	ratio = took / e.mean
 	cut := ratio
-	if cut > cutRatio { // as min does, at a third of the time
+	if cut > cutRatio { // a branch that is predicted, where min waits for the division
 		cut = cutRatio
 	}
 	next, settled := e.follow(cut)

@@ -74,7 +74,8 @@ func (c *Config) Validate() error {
 	case !(c.EnterUnhealthy >= 0 && c.EnterUnhealthy <= 1):
 		return badField("enterUnhealthy", c.EnterUnhealthy, "0 to 1, and less than leaveUnhealthy")
 	case !(c.LeaveUnhealthy > c.EnterUnhealthy && c.LeaveUnhealthy <= 1):
-		return badField("leaveUnhealthy", c.LeaveUnhealthy, fmt.Sprintf("more than enterUnhealthy (%v), at most 1", c.EnterUnhealthy))
+		want := fmt.Sprintf("more than enterUnhealthy (%v), at most 1", c.EnterUnhealthy)
+		return badField("leaveUnhealthy", c.LeaveUnhealthy, want)
 	case c.MinDwell < 0 || c.MinDwell > maxTime:
 		return badField("minDwell", seconds(c.MinDwell), "0s to 600s")
 	case c.StaleAfter <= 0 || c.StaleAfter > maxTime:

@@ -18,7 +18,7 @@ func TestScoreFormula(t *testing.T) {
 		"nothing known":                {Parts{}, 1},
 		"all is well":                  {Parts{known(1), known(1), known(1), known(1)}, 1},
 		"nothing is":                   {Parts{known(0), known(0), known(0), known(0)}, 0},
-		"weighed":                      {Parts{known(0.5), known(0.8), known(0.1), known(0.9)}, 0.4*0.5 + 0.3*0.8 + 0.2*0.1 + 0.1*0.9},
+		"weighed":                      {Parts{known(0.5), known(0.8), known(0.1), known(0.9)}, 0.2 + 0.24 + 0.02 + 0.09},
 		"no memory left":               {Parts{known(1), known(1), known(0), known(1)}, 0.8},
 		"too many connections":         {Parts{known(1), known(1), known(1), known(0)}, 0.9},
 		"both":                         {Parts{known(1), known(1), known(0), known(0)}, 0.7},

@@ -52,7 +52,7 @@ func TestScoreCatastrophes(t *testing.T) {
 				s.serve(good, 40, 1, cv)
 				require.True(t, s.s.Healthy())
 				bad(s, cv)
-				require.False(t, s.s.Healthy(), "%s after %v s of good calls, cv %v: %v of %+v", name, good, cv, s.s.Value(), s.s.Parts())
+				require.False(t, s.s.Healthy(), "%s after %v s, cv %v: %v of %+v", name, good, cv, s.s.Value(), s.s.Parts())
 				require.Equal(t, known(1), s.s.Parts().GPUMemory)
 				s.serve(60, 40, 1, cv)
 				require.True(t, s.s.Healthy(), "%s after %v s, cv %v: %v of %+v", name, good, cv, s.s.Value(), s.s.Parts())
