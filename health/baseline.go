@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Baseline is how long a model usually takes on an endpoint, learned from its calls. The first 8 calls give it their geometric mean,
-// in which one call that waited for the model to be loaded weighs little. The next some 250 give it the mean of their times, each cut
-// at 4 times the baseline: 98 % of the true mean where times are lognormal with a coefficient of variation of 0.8. From then on it
-// moves with a time constant of an hour, or more where calls are more than 15 s apart: an incident of minutes does not drag it along,
-// and a model that has become slower for good is accepted after hours. But where calls lately took less than 0.6 of it, it falls to
-// that at once and learns anew.
+// Baseline is how long a model usually takes on an endpoint, learned from its calls. The first 8 calls give it their geometric
+// mean, in which one call that waited for the model to be loaded weighs little. The next some 250 give it the mean of their
+// times, each cut at 4 times the baseline: 98 % of the true mean where times are lognormal with a coefficient of variation of
+// 0.8. From then on it moves with a time constant of an hour, or more where calls are more than 15 s apart: an incident of
+// minutes does not drag it along, and a model that has become slower for good is accepted after hours. But where calls lately
+// took less than 0.6 of it, it falls to that at once and learns anew.
 //
 // The zero value is ready. It must not be copied, and may be used from any number of goroutines.
 type Baseline struct {
@@ -29,14 +29,15 @@ type estimate struct {
 const (
 	// learningCalls are needed for a mean to be one.
 	learningCalls = 8
-	// youngCalls are needed for a mean to be trusted so far that calls of twice as long are an incident and not a mistake of the mean:
-	// with as many, its standard error is 9 % at a coefficient of variation of 0.8.
+	// youngCalls are needed for a mean to be trusted so far that calls of twice as long are an incident and not a mistake of
+	// the mean: with as many, its standard error is 9 % at a coefficient of variation of 0.8.
 	youngCalls = 64
 	// settledCalls end the mean's dependence on single calls.
 	settledCalls = 255
-	// recentCalls are the calls that recent reaches back: with as many, a recent below fallenRatio is four of its standard deviations
-	// away at a coefficient of variation of 0.8.
-	recentCalls = 32
+	// recentCalls are the calls that recent reaches back: enough for a recent below fallenRatio to be five of its standard
+	// deviations away at a coefficient of variation of 0.8, and few enough for a model of three times the speed to be learned
+	// in 100 calls.
+	recentCalls = 48
 
 	cutRatio      = 4.0
 	incidentRatio = 2.0
@@ -64,8 +65,14 @@ func (e estimate) pack() uint64 {
 	return uint64(math.Float32bits(float32(e.mean)))<<32 | uint64(int64(e.recent*recentUnit))<<8 | e.calls
 }
 
-// Value returns the baseline in nanoseconds, or 0 before the first call.
-func (b *Baseline) Value() float64 { return unpackEstimate(b.word.Load()).mean }
+// Value returns the baseline in nanoseconds, or 0 during the first 8 calls.
+func (b *Baseline) Value() float64 {
+	e := unpackEstimate(b.word.Load())
+	if e.calls < learningCalls {
+		return 0
+	}
+	return e.mean
+}
 
 // Observe takes in that a successful call that ended at now took as many nanoseconds, and returns how many times as long as the
 // baseline that is: 1 during the first 8 calls. A time that is negative, NaN or infinite is ignored, and the result is 1. Of
@@ -74,51 +81,59 @@ func (b *Baseline) Observe(now int64, took float64) (ratio float64) {
 	if !(took >= 0 && took <= math.MaxFloat64) {
 		return 1
 	}
-	took = min(max(took, leastTook), mostTook)
+	if took < leastTook || took > mostTook {
+		took = min(max(took, leastTook), mostTook)
+	}
 	old := b.word.Load()
 	e := unpackEstimate(old)
 	if e.calls < learningCalls {
-		e.learn(took)
-		b.word.CompareAndSwap(old, e.pack())
+		b.word.CompareAndSwap(old, e.learn(took).pack())
 		return 1
 	}
 	ratio = took / e.mean
-	if e.follow(min(ratio, cutRatio)) {
-		e.drift(b.elapsed(now))
+	cut := ratio
+	if cut > cutRatio { // a branch that is predicted, where min waits for the division
+		cut = cutRatio
 	}
-	b.word.CompareAndSwap(old, e.pack())
+	next, settled := e.follow(cut)
+	if settled {
+		next = next.drift(b.elapsed(now))
+	}
+	b.word.CompareAndSwap(old, next.pack())
 	return ratio
 }
 
-// learn takes one of the first calls into the geometric mean.
-func (e *estimate) learn(took float64) {
+// learn returns e with one of the first calls in its geometric mean.
+func (e estimate) learn(took float64) estimate {
 	e.calls++
 	if e.calls == 1 {
-		e.mean, e.recent = took, 1
-		return
+		return estimate{mean: took, recent: 1, calls: 1}
 	}
 	e.mean *= math.Pow(took/e.mean, 1/float64(e.calls))
+	return e
 }
 
-// follow takes in the ratio of a call to the mean, and reports whether it left the mean to time.
-func (e *estimate) follow(ratio float64) (settled bool) {
+// follow returns e with the ratio of a call to the mean taken in, and whether that left the mean to time.
+func (e estimate) follow(ratio float64) (next estimate, settled bool) {
 	e.recent += (ratio - e.recent) * (1.0 / recentCalls)
 	switch {
 	case e.recent < fallenRatio:
-		e.mean *= e.recent
-		e.recent, e.calls = 1, learningCalls
+		return estimate{mean: e.mean * e.recent, recent: 1, calls: learningCalls}, false
 	case e.calls == settledCalls, e.calls >= youngCalls && e.recent > incidentRatio:
-		return true
-	default:
-		e.calls++
-		e.mean *= 1 + (ratio-1)/float64(e.calls)
+		return e, true
 	}
-	return false
+	e.calls++
+	e.mean *= 1 + (ratio-1)/float64(e.calls)
+	return e, false
 }
 
-// drift moves the mean towards the recent calls by as much as the time allows: by a factor of e in an hour at most.
-func (e *estimate) drift(elapsed time.Duration) {
-	e.mean *= 1 + (min(e.recent, incidentRatio)-1)*(float64(elapsed)/float64(settledTime))
+// drift returns e with the mean moved towards the recent calls by as much as the time allows: by a factor of e in an hour at
+// most.
+func (e estimate) drift(elapsed time.Duration) estimate {
+	if elapsed > 0 {
+		e.mean *= 1 + (min(e.recent, incidentRatio)-1)*(float64(elapsed)/float64(settledTime))
+	}
+	return e
 }
 
 // elapsed returns the time since the mean was last moved, at most mostTick, and makes that now; 0 if that is less than leastTick.

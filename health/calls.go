@@ -13,12 +13,12 @@ type calls struct {
 	answered  float64 // sum of ratios
 	successes float64
 	failures  float64
-	endedAt   int64 // when a call was last seen to end, and
-	ratioAt   int64 // when one was that has a ratio; 0 if never
+	endedAt   int64 // when a call was last seen to end; 0 if never
 
 	tail, middle average // 99th percentile and median of ratios
 	normal       Baseline
-	normalAt     int64
+	last         float64 // 99th percentile of lastAt, which normal learns next
+	lastAt       int64
 }
 
 const (
@@ -29,8 +29,8 @@ const (
 	// normalTail is the least normal 99th percentile, in multiples of the baseline: that of lognormal times with a coefficient of
 	// variation of 0.8. Below it, the 99th percentile of the few calls of some seconds says little.
 	normalTail = 4.0
-	// normalEvery is how often the normal 99th percentile learns, in nanoseconds.
-	normalEvery = int64(time.Second)
+	// usualRatio is the end of the bucket that begins with the baseline itself: a median below it is as usual.
+	usualRatio = 1.25
 )
 
 // update takes in what v has counted since the last update, and keeps the part kept of what was before.
@@ -38,20 +38,17 @@ func (c *calls) update(now int64, kept float64, v *Vitals) {
 	c.successes *= kept
 	c.failures *= kept
 	c.answered = 0
-	fresh := 0.0
+	timed := 0.0
 	for i := range c.ratios {
 		d := c.since(&c.seen[i], v.ratios[i].Load())
-		fresh += d
+		timed += d
 		c.ratios[i] = c.ratios[i]*kept + d
 		c.answered += c.ratios[i]
 	}
-	if fresh > 0 {
-		c.ratioAt = now
-	}
 	served, failed := c.since(&c.served, v.served.Load()), c.since(&c.failed, v.failures.Load())
-	c.successes += fresh + served
+	c.successes += timed + served
 	c.failures += failed
-	if fresh+served+failed > 0 {
+	if timed+served+failed > 0 {
 		c.endedAt = now
 	}
 	c.skip = false
@@ -80,29 +77,38 @@ func (c *calls) errorsPart(now int64, staleAfter time.Duration) Part {
 	return Part{Value: c.successes / n, Known: true}
 }
 
-// latencyPart is the worse of two. The 99th percentile is measured by the one that is normal for this endpoint. The median is measured by
-// the baseline itself: it finds an endpoint whose times vary little, whose 99th percentile would have to pass normalTail first.
+// latencyPart is the worse of two. The 99th percentile is measured by the one that is normal for this endpoint. The median is
+// measured by the baseline itself: it finds an endpoint whose times vary little, whose 99th percentile would have to pass
+// normalTail first. Calls that fail keep what is known of the times of those before: a server that is first slow and then fails
+// is not well in between.
 func (c *calls) latencyPart(now int64, kept float64, staleAfter time.Duration) Part {
-	if !fresh(now, c.ratioAt, staleAfter) || c.answered < leastAnswers {
+	if !fresh(now, c.endedAt, staleAfter) || c.answered < leastAnswers {
 		c.tail, c.middle = average{}, average{}
 		return Part{}
 	}
 	// One whole call must lie above the 99th percentile, so that a single one that waited for a model to be loaded is none.
-	p99 := c.ratioBelow(max(c.answered/100, 1))
-	if now-c.normalAt >= normalEvery {
-		c.normal.Observe(now, p99)
-		c.normalAt = now
+	p99, median := c.exceededBy(max(c.answered/100, 1)), c.exceededBy(c.answered/2)
+	if now-c.lastAt >= int64(scoreMemory) {
+		if c.last > 0 && median <= incidentRatio {
+			c.normal.Observe(now, c.last)
+		}
+		c.last, c.lastAt = p99, now
+	}
+	if median < usualRatio {
+		median = 1
 	}
 	tail := max(c.normal.Value(), normalTail) / c.tail.add(p99, kept)
-	middle := 1 / c.middle.add(c.ratioBelow(c.answered/2), kept)
+	middle := 1 / c.middle.add(median, kept)
 	return Part{Value: min(tail, middle, 1), Known: true}
 }
 
-// ratioBelow returns the start of the bucket of the largest ratio below which all but so many calls lie.
-func (c *calls) ratioBelow(above float64) float64 {
+// exceededBy returns the ratio that so many calls are above, as if those of a bucket were spread evenly over it.
+func (c *calls) exceededBy(above float64) float64 {
 	i := buckets - 1
-	for n := c.ratios[i]; i > 0 && n <= above; n += c.ratios[i] {
+	for i > 0 && c.ratios[i] <= above {
+		above -= c.ratios[i]
 		i--
 	}
-	return bucketStart(i)
+	start, end := bucketStart(i), bucketStart(i+1)
+	return end - (end-start)*min(above/c.ratios[i], 1)
 }

@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// Config says how the parts of a Score are weighed, and when it makes an endpoint unhealthy. Start from DefaultConfig: zero values
-// are not defaults.
+// Config says how the parts of a Score are weighed, and when it makes an endpoint unhealthy. Start from DefaultConfig: zero
+// values are not defaults.
 type Config struct {
 	// Weights are the weights of the parts.
 	Weights Weights
-	// EnterUnhealthy makes an endpoint unhealthy when its score falls below it; from 0, never, to below LeaveUnhealthy. Default 0.2.
+	// EnterUnhealthy makes an endpoint unhealthy when its score falls below it; from 0, never, to below LeaveUnhealthy. Default
+	// 0.2.
 	EnterUnhealthy float64
-	// LeaveUnhealthy makes an unhealthy endpoint healthy again when its score reaches it; from above EnterUnhealthy to 1. Default 0.4.
+	// LeaveUnhealthy makes an unhealthy endpoint healthy again when its score reaches it; from above EnterUnhealthy to 1.
+	// Default 0.4.
 	LeaveUnhealthy float64
 	// MinDwell is how long an endpoint stays healthy or unhealthy at least; from 0 to 10 min. Default 3 s.
 	MinDwell time.Duration
@@ -21,8 +23,8 @@ type Config struct {
 	StaleAfter time.Duration
 }
 
-// Weights says how much each part of a Score counts, beside the others that are known; each from 0 to 1,000, and not all 0. A part
-// of weight 0 is left out.
+// Weights says how much each part of a Score counts, beside the others that are known; each from 0 to 1,000, and not all 0. A
+// part of weight 0 is left out.
 type Weights struct {
 	// Errors is the weight of the share of calls that do not fail. Default 0.4.
 	Errors float64
@@ -72,7 +74,8 @@ func (c *Config) Validate() error {
 	case !(c.EnterUnhealthy >= 0 && c.EnterUnhealthy <= 1):
 		return badField("enterUnhealthy", c.EnterUnhealthy, "0 to 1, and less than leaveUnhealthy")
 	case !(c.LeaveUnhealthy > c.EnterUnhealthy && c.LeaveUnhealthy <= 1):
-		return badField("leaveUnhealthy", c.LeaveUnhealthy, fmt.Sprintf("more than enterUnhealthy (%v), at most 1", c.EnterUnhealthy))
+		want := fmt.Sprintf("more than enterUnhealthy (%v), at most 1", c.EnterUnhealthy)
+		return badField("leaveUnhealthy", c.LeaveUnhealthy, want)
 	case c.MinDwell < 0 || c.MinDwell > maxTime:
 		return badField("minDwell", seconds(c.MinDwell), "0s to 600s")
 	case c.StaleAfter <= 0 || c.StaleAfter > maxTime:

@@ -12,12 +12,12 @@ import (
 // Where nothing is known it is 1.
 //
 // An endpoint becomes unhealthy when its score falls below Config.EnterUnhealthy, and healthy again when it reaches
-// Config.LeaveUnhealthy, or when nothing is known any more of its calls: what condemned it is forgotten, and memory and connections
-// alone condemn nobody. (An unhealthy endpoint has few calls, and one whose memory is full of models, which is as it should be,
-// would otherwise never get any again.)
+// Config.LeaveUnhealthy, or when nothing is known any more of its calls: what condemned it is forgotten, and memory and
+// connections alone condemn nobody. (An unhealthy endpoint has few calls, and one whose memory is full of models, which is as
+// it should be, would otherwise never get any again.)
 //
-// The zero value is a healthy endpoint with a score of 1. A Score must not be copied. Update and Reset are called from one goroutine
-// at a time, the other methods from any.
+// The zero value is a healthy endpoint with a score of 1. A Score must not be copied. Update and Reset are called from one
+// goroutine at a time, the other methods from any.
 type Score struct {
 	lack      atomic.Uint64    // float64: what the score lacks of 1
 	parts     [4]atomic.Uint64 // float64: each of Parts plus 1; 0 if it is not known
@@ -69,9 +69,9 @@ type Parts struct {
 }
 
 const (
-	// memory is the time constant of everything that a Score averages: some reports of a source that speaks once a second, so that a
-	// hiccup of one of them is none of the score, and short enough to see within some seconds what lasts. What is faster is
-	// for a breaker.
+	// scoreMemory is the time constant of everything that a Score averages: some reports of a source that speaks once a second,
+	// so that a hiccup is none of the score, and short enough to see within some seconds what lasts. What must be faster is for
+	// a breaker.
 	scoreMemory = 5 * time.Second
 
 	// pull is the errors or latency part below which the score is pulled down.
@@ -108,8 +108,8 @@ func (s *Score) setParts(p *Parts) {
 	}
 }
 
-// Update brings the score to now, in nanoseconds on any clock that does not go back, and returns whether Healthy has changed. It is to
-// be called about once a second; c is valid, and v always the same.
+// Update brings the score to now, in nanoseconds above 0 on any clock that does not go back, and returns whether Healthy has
+// changed. It is to be called about once a second; c is valid, and v always the same.
 func (s *Score) Update(now int64, c *Config, v *Vitals, load LoadView) (changed bool) {
 	if !s.started {
 		s.started, s.updatedAt, s.changedAt = true, now, now

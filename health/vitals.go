@@ -5,16 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// Vitals counts how the calls of one endpoint end, for the Score that reads it. Each method is one atomic addition. The zero value is
-// ready. It must not be copied, and may be used from any number of goroutines. The counts wrap around: a reader takes differences.
+// Vitals counts how the calls of one endpoint end, for the Score that reads it. Each method is one atomic addition. The zero
+// value is ready. It must not be copied, and may be used from any number of goroutines. The counts wrap around: a reader takes
+// differences.
 type Vitals struct {
 	ratios   [buckets]atomic.Uint32
 	served   atomic.Uint32
 	failures atomic.Uint32
 }
 
-// The buckets of the ratios are quarters of octaves from 1/4 to 256, each a quarter of its octave's beginning wide. Ratios below and
-// above are in the first and the last one.
+// The buckets of the ratios are quarters of octaves from 1/4 to 256, each a quarter of its octave's beginning wide. Ratios
+// below and above are in the first and the last one.
 const (
 	buckets    = 40
 	leastRatio = 1.0 / 4
