@@ -21,8 +21,8 @@ const (
 	methodModelIndex  = "/inference.model_repository.ModelRepositoryService/RepositoryIndex"
 )
 
-// request is ServerReadyRequest, ModelReadyRequest{name = 1, version = 2}, ModelStatisticsRequest or RepositoryIndexRequest. The empty
-// one asks for everything.
+// request is ServerReadyRequest, ModelReadyRequest{name = 1, version = 2}, ModelStatisticsRequest or RepositoryIndexRequest.
+// The empty one asks for everything.
 type request struct{ name, version string }
 
 // response reads an encoded message, which is valid only while it does.

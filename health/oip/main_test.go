@@ -79,14 +79,14 @@ func (w *watching) count() int {
 	return len(w.reports)
 }
 
-// ended returns how the watch ended, and how many reports it made.
-func (w *watching) ended(t *testing.T) (err error, reports int) {
+// ended returns how many reports a watch made that has ended, and how it did.
+func (w *watching) ended(t *testing.T) (reports int, err error) {
 	t.Helper()
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	require.True(t, w.done, "the watch has not ended")
-	return w.err, len(w.reports)
+	return len(w.reports), w.err
 }
 
 // states returns what a report says of each model.

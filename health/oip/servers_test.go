@@ -22,8 +22,6 @@ import (
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
-func codeOf(err error) codes.Code { return status.Code(err) }
-
 func TestIsRegistered(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, source{}, monitor.Lookup("oip"))
@@ -50,7 +48,8 @@ func TestMLServerAnswersWithAnIndex(t *testing.T) {
 		var s server
 		s.set(methodServerReady, always(&oip.ServerReadyResponse{}))
 		s.set(methodModelIndex, always(&oip.RepositoryIndexResponse{Models: []*oip.RepositoryIndexResponse_ModelIndex{
-			{Name: "sum", State: "State.READY"}, {Name: "late", State: "State.LOADING"}, {Name: "notready", State: "State.UNKNOWN"},
+			{Name: "sum", State: "State.READY"}, {Name: "late", State: "State.LOADING"},
+			{Name: "notready", State: "State.UNKNOWN"},
 			{Name: "echo", Version: "v1.2", State: "State.READY"}, {Name: "gone", State: "State.UNAVAILABLE"},
 		}}))
 		s.set(methodModelReady, fails(codes.Unknown, "not to be asked"))
@@ -98,7 +97,8 @@ func TestModelsInUseAreAskedFor(t *testing.T) {
 	}{
 		{"KServe", map[string]bool{"m": true, "n": false},
 			fails(codes.NotFound, "Model with name o does not exist."), []string{"m", "n", "o"},
-			map[string]health.ModelState{"m": health.ModelReady, "n": health.ModelUnavailable, "o": health.ModelUnavailable}, health.No},
+			map[string]health.ModelState{"m": health.ModelReady, "n": health.ModelUnavailable, "o": health.ModelUnavailable},
+			health.No},
 		{"all there", map[string]bool{"m": true}, nil, []string{"m"},
 			map[string]health.ModelState{"m": health.ModelReady}, health.Unknown},
 		{"MLServer without its index", map[string]bool{"m": true},
@@ -109,11 +109,15 @@ func TestModelsInUseAreAskedFor(t *testing.T) {
 			map[string]health.ModelState{"m": health.ModelReady, "o": health.ModelUnknown}, health.Unknown},
 		{"Triton before 22.07", nil, fails(codes.Unavailable, "Request for unknown model: 'o' is not found"), []string{"o"},
 			map[string]health.ModelState{"o": health.ModelUnavailable}, health.No},
-		{"versions", map[string]bool{"m 3": true, "m": true, "m 4": false}, fails(codes.NotFound, ""), []string{"m:3", "m:4", "m"},
-			map[string]health.ModelState{"m:3": health.ModelReady, "m:4": health.ModelUnavailable, "m": health.ModelReady}, health.No},
-		{"a name with a colon", map[string]bool{"llama:8b": true, "x:": true, ":y": true}, fails(codes.InvalidArgument, "bad version"),
-			[]string{"llama:8b", "x:", ":y"},
-			map[string]health.ModelState{"llama:8b": health.ModelReady, "x:": health.ModelReady, ":y": health.ModelReady}, health.Unknown},
+		{"versions", map[string]bool{"m 3": true, "m": true, "m 4": false},
+			fails(codes.NotFound, ""), []string{"m:3", "m:4", "m:", "m"},
+			map[string]health.ModelState{
+				"m:3": health.ModelReady, "m:4": health.ModelUnavailable, "m:": health.ModelUnavailable, "m": health.ModelReady,
+			}, health.No},
+		{"a name with a colon", map[string]bool{"llama:8b": true, "x:": true, ":y": true},
+			fails(codes.InvalidArgument, "bad version"), []string{"llama:8b", "x:", ":y"},
+			map[string]health.ModelState{"llama:8b": health.ModelReady, "x:": health.ModelReady, ":y": health.ModelReady},
+			health.Unknown},
 		{"no model is in use", nil, nil, nil, map[string]health.ModelState{}, health.Unknown},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -227,7 +231,7 @@ func TestAnswersOfServerReady(t *testing.T) {
 					assert.Equal(t, tc.want, w.last(t).Server)
 					return
 				}
-				err, reports := w.ended(t)
+				reports, err := w.ended(t)
 				assert.Equal(t, tc.code.String(), status.Code(err).String())
 				assert.Equal(t, tc.text, status.Convert(err).Message())
 				assert.Zero(t, reports, "nothing is known")
@@ -259,7 +263,7 @@ func TestMalformedResponsesAreNamed(t *testing.T) {
 		want   string
 	}{
 		{methodServerReady, []byte{8}, "oip: malformed response of /inference.GRPCInferenceService/ServerReady: field 1: "},
-		{methodServerReady, []byte{0}, "oip: malformed response of /inference.GRPCInferenceService/ServerReady: tag after field 0: "},
+		{methodServerReady, []byte{0}, "ServerReady: tag after field 0: "},
 		{methodStatistics, []byte{10, 5, 10}, "ModelStatistics: field 1: "},
 		{methodStatistics, []byte{10, 2, 10, 9}, "ModelStatistics: model_stats: field 1: "},
 		{methodStatistics, []byte{10, 4, 50, 2, 10, 9}, "ModelStatistics: model_stats: inference_stats: field 1: "},
@@ -271,7 +275,7 @@ func TestMalformedResponsesAreNamed(t *testing.T) {
 			var s server
 			s.set(methodServerReady, ready)
 			s.set(tc.method, raw(tc.raw))
-			err, _ := watch(t, s.connect(t), "m").ended(t)
+			_, err := watch(t, s.connect(t), "m").ended(t)
 			require.ErrorContains(t, err, tc.want)
 		})
 	}

@@ -16,7 +16,7 @@ const (
 	minInterval = 10 * time.Millisecond
 	// minTimeout is what each call has at least.
 	minTimeout = time.Second
-	// jitter is the share of the interval by which polls are early or late, so that the servers of a fleet are not polled in step.
+	// jitter is the share of the interval by which polls are early or late, so that a fleet's servers are not polled in step.
 	jitter = 0.1
 )
 
@@ -28,10 +28,12 @@ type source struct{}
 // Name implements monitor.Source.
 func (source) Name() string { return "oip" }
 
-// Watch implements monitor.Source: it polls the server at once, and then every interval, give or take a tenth of it. Each call has the
-// longer of a second and the interval. It returns the status of a call that does not say how the server is; a server that is not ready
-// or exits says so, and is polled on.
-func (source) Watch(ctx context.Context, conn grpc.ClientConnInterface, o *monitor.Options, report func(*health.Report)) error {
+// Watch implements monitor.Source: it polls the server at once, and then every interval, give or take a tenth of it. Each call
+// has the longer of a second and the interval. A server that says that it is not ready, or exits, is polled on; Watch returns the
+// status of a call that says neither, as it came.
+func (source) Watch(
+	ctx context.Context, conn grpc.ClientConnInterface, o *monitor.Options, report func(*health.Report),
+) error {
 	interval := max(o.Interval, minInterval)
 	s := newSession(conn, interval, o.Models)
 	ctx = monitor.ProbeContext(ctx)

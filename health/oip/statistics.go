@@ -62,7 +62,8 @@ func mean(t timing) time.Duration {
 	return time.Duration(min(t.ns/t.count, uint64(maxMean)))
 }
 
-// statistics reads ModelStatisticsResponse{repeated ModelStatistics model_stats = 1}: all models that are ready, and what they counted.
+// statistics reads ModelStatisticsResponse{repeated ModelStatistics model_stats = 1}: all models that are ready, and what they
+// counted.
 type statistics struct {
 	table
 	queue timing // how long the requests since the list before have waited
@@ -116,7 +117,8 @@ func (s *statistics) readModel(msg []byte) error {
 	return nil
 }
 
-// count takes over what an entry of the list has counted until now. An entry's first counters are where its growth is counted from.
+// count takes over what an entry of the list has counted until now. Counters that are new, or have gone back, are where growth
+// is counted from.
 func (s *statistics) count(whole, own *model, now counters) {
 	whole.state, own.state = health.ModelReady, health.ModelReady
 	if own.entry == s.list {

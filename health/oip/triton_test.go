@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mlbalancer/mlbalancer/health"
@@ -148,9 +149,14 @@ func stats(name, version string, served uint64) *oip.ModelStatistics {
 	d := func(each uint64) *oip.StatisticDuration {
 		return &oip.StatisticDuration{Count: served, Ns: served * each * 1e6}
 	}
-	return &oip.ModelStatistics{Name: name, Version: version, InferenceCount: served, InferenceStats: &oip.InferStatistics{
-		Success: d(10), Fail: d(1), Queue: d(3), ComputeInput: d(1), ComputeInfer: d(4), ComputeOutput: d(2), CacheHit: d(1),
-	}, BatchStats: []*oip.InferBatchStatistics{{BatchSize: 1, ComputeInfer: d(4)}}, MemoryUsage: []*oip.MemoryUsage{{Type: "GPU"}}}
+	return &oip.ModelStatistics{
+		Name: name, Version: version, InferenceCount: served,
+		InferenceStats: &oip.InferStatistics{
+			Success: d(10), Fail: d(1), Queue: d(3), ComputeInput: d(1), ComputeInfer: d(4), ComputeOutput: d(2), CacheHit: d(1),
+		},
+		BatchStats:  []*oip.InferBatchStatistics{{BatchSize: 1, ComputeInfer: d(4)}},
+		MemoryUsage: []*oip.MemoryUsage{{Type: "GPU"}},
+	}
 }
 
 func statsList(list ...*oip.ModelStatistics) *oip.ModelStatisticsResponse {
@@ -301,8 +307,8 @@ func TestCallsHaveDeadlines(t *testing.T) {
 		w := watch(t, s.connect(t))
 		require.Equal(t, 1, w.count())
 		time.Sleep(interval*11/10 + minTimeout)
-		err, reports := w.ended(t)
-		assert.Equal(t, codes.DeadlineExceeded, codeOf(err))
+		reports, err := w.ended(t)
+		assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
 		require.Equal(t, 2, reports)
 		assert.Equal(t, health.Report{Server: health.ServerReady, Interval: interval}, w.reports[1],
 			"what is known is said")
