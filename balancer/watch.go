@@ -67,8 +67,9 @@ func (p *policy) watchHealth(sc gbalancer.SubConn, e *picker.Endpoint, c *Health
 	}
 	producer, release := sc.GetOrBuildProducer(probers)
 	pr, ok := producer.(*prober)
-	if !ok { // only a fake connection has none
-		w.stop, w.unheard = release, atomic.Uint32{}
+	if !ok { // only the connections of tests have none
+		w.unheard.Store(0)
+		w.stop = release
 		return w
 	}
 	ctx, cancel := context.WithCancel(pr.ctx)

@@ -19,10 +19,11 @@ func (g *Guard) examine(e *Endpoint, now int64, index int) {
 	if (g.turn+index)%scoreTurns != 0 {
 		return
 	}
-	f := &e.facts
-	e.score.Update(now, g.health.Load(), &e.vitals, health.LoadView{
-		MemoryFree: f.free(), MemoryFreeAt: f.memoryAt.Load(),
-		Connections: float64(f.connections.Load()), ConnectionsAt: f.connAt.Load(),
+	f, c := &e.facts, g.health.Load()
+	longer := max(0, 3*f.period.Load()-int64(c.StaleAfter)) // that what is said seldom counts
+	e.score.Update(now, c, &e.vitals, health.LoadView{
+		MemoryFree: f.free(), MemoryFreeAt: since(f.memoryAt.Load(), longer),
+		Connections: float64(f.connections.Load()), ConnectionsAt: since(f.connAt.Load(), longer),
 		OwnInFlight: e.InFlight(),
 	})
 	if e.score.Healthy() {
@@ -30,4 +31,12 @@ func (g *Guard) examine(e *Endpoint, now int64, index int) {
 	} else {
 		e.stand(ailing, ailing)
 	}
+}
+
+// since returns a time that is later by some, unless it is 0 and none.
+func since(at, later int64) int64 {
+	if at == 0 {
+		return 0
+	}
+	return at + later
 }

@@ -13,6 +13,7 @@ import (
 type facts struct {
 	at     atomic.Int64 // as of when; 0 before the first
 	has    atomic.Uint32
+	period atomic.Int64 // how often it is said at least, as far as that is known
 	own    atomic.Int32 // this client's calls on it at that time
 	active atomic.Int32
 	waits  atomic.Int32
@@ -34,10 +35,11 @@ type facts struct {
 const victimMask = 3
 
 // note takes in what a server said, as of at. It neither locks nor allocates.
-func (f *facts) note(e *Endpoint, at int64, l *health.Load) {
+func (f *facts) note(e *Endpoint, at int64, l *health.Load, period time.Duration) {
 	if at < f.at.Load() {
 		return
 	}
+	f.period.Store(int64(period))
 	f.at.Store(at)
 	f.own.Store(int32(e.InFlight()))
 	f.count(health.HasActive, l, &f.active, l.Active)
@@ -93,7 +95,7 @@ func (f *facts) known(field health.Fields, now, age int64) bool {
 }
 
 // Note takes in how busy the endpoint's server said it is. It neither locks nor allocates.
-func (e *Endpoint) Note(now int64, l *health.Load) { e.facts.note(e, now, l) }
+func (e *Endpoint) Note(now int64, l *health.Load) { e.facts.note(e, now, l, 0) }
 
 // Facts returns what the endpoint's server said of itself, with fields as of the last report that had them, and how long ago the last report was;
 // an empty Load before the first.

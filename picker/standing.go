@@ -34,7 +34,6 @@ type reports struct {
 	sources [health.MaxSources]word
 	parent  health.ServerState // the verdict of what stands above the policy
 	heard   bool               // that the server is or was ready, on this connection
-	learned bool               // from its answers, that the server does not load on demand
 
 	// A server that says now this, now that is out at once, and back when it has said nothing against it for a while.
 	left    int   // how often it has left, lately
@@ -68,7 +67,7 @@ const (
 // the endpoint's own, and allocates only for models that are new. The report may be used again afterwards.
 func (g *Guard) Report(e *Endpoint, source int, now int64, r *health.Report) {
 	if r.Load.Has != 0 {
-		e.facts.note(e, now-int64(r.Age), &r.Load)
+		e.facts.note(e, now-int64(r.Age), &r.Load, r.Interval)
 	}
 	if r.Server == health.ServerUnknown && r.OnDemand == health.Unknown && len(r.Models) == 0 && !r.Complete {
 		return
@@ -179,7 +178,11 @@ func (w *word) list(e *Endpoint, source int, now int64, r *health.Report) (chang
 
 // one notes what is said of one model.
 func (w *word) one(e *Endpoint, source int, now int64, r *health.Model) (changed bool) {
-	m := e.models.admit(Key(r.Name), r.Name)
+	key := Key(r.Name)
+	m := e.models.get(key)
+	if m == nil && r.State != health.ModelUnknown {
+		m = e.models.admit(key, r.Name)
+	}
 	if m == nil {
 		return false
 	}
@@ -209,10 +212,7 @@ func (g *Guard) settle(e *Endpoint, now int64, models bool) {
 	rs := &e.reports
 	var s standing
 	expires := int64(math.MaxInt64)
-	against := rs.parent == health.ServerNotReady
-	if rs.learned {
-		s |= explicit
-	}
+	against, lazy := rs.parent == health.ServerNotReady, false
 	rs.heard = rs.heard || rs.parent == health.ServerReady
 	for i := range rs.sources {
 		w := &rs.sources[i]
@@ -233,8 +233,11 @@ func (g *Guard) settle(e *Endpoint, now int64, models bool) {
 		case health.ServerDraining:
 			s |= leaving
 		}
-		if w.onDemand == health.No {
+		switch w.onDemand {
+		case health.No:
 			s |= explicit
+		case health.Yes:
+			lazy = true
 		}
 		if w.some {
 			s |= selective
@@ -242,6 +245,9 @@ func (g *Guard) settle(e *Endpoint, now int64, models bool) {
 		if w.complete {
 			s |= listed
 		}
+	}
+	if lazy { // who says so knows the server better than who takes it for one of a kind
+		s &^= explicit
 	}
 	before := e.stands()
 	if models {

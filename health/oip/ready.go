@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/mlbalancer/mlbalancer/health"
@@ -20,12 +22,18 @@ func (r *readiness) read(msg []byte) error {
 	r.ready = false
 	f := fields{rest: msg}
 	for f.next() {
-		if f.is(1, protowire.VarintType) {
+		switch {
+		case f.is(1, protowire.VarintType):
 			r.ready = f.number != 0
+		case f.num == 1:
+			return errOtherMessage
 		}
 	}
 	return f.err
 }
+
+// errOtherMessage is what comes of a server, or a proxy, that answers every method alike.
+var errOtherMessage = status.Error(codes.Unimplemented, "field 1 is no bool: the answer is another message")
 
 // modelsInUse asks for the models that the channel uses, some of them if there are too many, the others at the next polls.
 func (s *session) modelsInUse(ctx context.Context) error {
