@@ -9,7 +9,7 @@ type calls struct {
 	failed uint32
 	skip   bool // what comes with the next update is not counted
 
-	ratios    [buckets]float64
+	ratios    [buckets]float32
 	answered  float64 // sum of ratios
 	successes float64
 	failures  float64
@@ -42,8 +42,8 @@ func (c *calls) update(now int64, kept float64, v *Vitals) {
 	for i := range c.ratios {
 		d := c.since(&c.seen[i], v.ratios[i].Load())
 		timed += d
-		c.ratios[i] = c.ratios[i]*kept + d
-		c.answered += c.ratios[i]
+		c.ratios[i] = float32(float64(c.ratios[i])*kept + d)
+		c.answered += float64(c.ratios[i])
 	}
 	served, failed := c.since(&c.served, v.served.Load()), c.since(&c.failed, v.failures.Load())
 	c.successes += timed + served
@@ -105,10 +105,10 @@ func (c *calls) latencyPart(now int64, kept float64, staleAfter time.Duration) P
 // exceededBy returns the ratio that so many calls are above, as if those of a bucket were spread evenly over it.
 func (c *calls) exceededBy(above float64) float64 {
 	i := buckets - 1
-	for i > 0 && c.ratios[i] <= above {
-		above -= c.ratios[i]
+	for i > 0 && float64(c.ratios[i]) <= above {
+		above -= float64(c.ratios[i])
 		i--
 	}
 	start, end := bucketStart(i), bucketStart(i+1)
-	return end - (end-start)*min(above/c.ratios[i], 1)
+	return end - (end-start)*min(above/float64(c.ratios[i]), 1)
 }

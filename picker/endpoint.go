@@ -32,11 +32,9 @@ type Endpoint struct {
 	latency peakEWMA
 	work    decayingSum
 	picks   [NumReasons]atomic.Uint64
+	vitals  health.Vitals
+	facts   facts
 	_       [64]byte
-
-	vitals health.Vitals
-	facts  facts
-	_      [64]byte
 
 	models  modelTable
 	reports reports

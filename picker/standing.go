@@ -44,10 +44,10 @@ type reports struct {
 
 // word is what one source said last.
 type word struct {
-	server   health.ServerState
-	onDemand health.Answer
 	models   []*Model // those of its last report, in its order, if that was complete
 	until    int64    // when it is stale; 0 if there is no word
+	server   health.ServerState
+	onDemand health.Answer
 	complete bool
 	some     bool   // it has said something of some model
 	round    uint16 // what it said of models in another round is void
