@@ -46,7 +46,10 @@ type outbox struct {
 }
 
 // begin prepares for the reports of one Watch.
-func (b *outbox) begin(ctx context.Context, stop context.CancelCauseFunc) { b.ctx, b.stop = ctx, stop }
+func (b *outbox) begin(ctx context.Context, stop context.CancelCauseFunc) {
+	b.ctx, b.stop = ctx, stop
+	b.window = time.Time{}
+}
 
 // put takes a report, and delivers it unless it comes too soon after another.
 func (b *outbox) put(r *health.Report) {
