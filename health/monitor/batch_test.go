@@ -43,7 +43,9 @@ func TestABatchSaysWhatItsReportsSayTogether(t *testing.T) {
 				{Models: models(health.ModelAbsent, "c")},
 			},
 			health.Report{Models: []health.Model{
-				{Name: "a", State: health.ModelLoading}, {Name: "b", State: health.ModelReady}, {Name: "c", State: health.ModelAbsent},
+				{Name: "a", State: health.ModelLoading},
+				{Name: "b", State: health.ModelReady},
+				{Name: "c", State: health.ModelAbsent},
 			}},
 		},
 		"a complete one replaces": {
@@ -80,7 +82,8 @@ func TestABatchSaysWhatItsReportsSayTogether(t *testing.T) {
 
 func TestABatchIsUsedAgain(t *testing.T) {
 	b := &batch{}
-	one, two := &health.Report{Models: models(health.ModelReady, "a", "b")}, &health.Report{Models: models(health.ModelReady, "b", "c")}
+	one := &health.Report{Models: models(health.ModelReady, "a", "b")}
+	two := &health.Report{Models: models(health.ModelReady, "b", "c")}
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		b.add(one)
 		b.add(two)

@@ -64,28 +64,30 @@ var ready = health.Report{Server: health.ServerReady}
 func TestWhatFollowsAWatch(t *testing.T) {
 	t.Parallel()
 	broken, polled := errors.New("broken"), health.Report{Server: health.ServerReady, Interval: time.Second}
+	missing := status.Error(codes.Unimplemented, "")
+	refused, wrong := status.Error(codes.PermissionDenied, ""), status.Error(codes.Unauthenticated, "")
 	restricted := status.Error(codes.Unavailable, "This protocol is restricted, expecting header 'triton-grpc-protocol-key'")
 	for name, c := range map[string]struct {
-		say                 *health.Report
-		err                 error
-		asked, withdrawn    int // in 87 s
-		silences            int
-		returns             bool
-		askedInThreeMinutes int
+		say              *health.Report
+		err              error
+		asked, withdrawn int // in 87 s
+		silences         int
+		returns          bool
+		inThreeMinutes   int
 	}{
-		"nil":                       {silences: 1, asked: 1, returns: true, askedInThreeMinutes: 1},
-		"unimplemented":             {err: status.Error(codes.Unimplemented, ""), silences: 1, asked: 1, returns: true, askedInThreeMinutes: 1},
-		"word, then nil":            {say: &ready, withdrawn: 1, asked: 1, returns: true, askedInThreeMinutes: 1},
-		"polled, then nil":          {say: &polled, withdrawn: 1, asked: 1, returns: true, askedInThreeMinutes: 1},
-		"denied":                    {err: status.Error(codes.PermissionDenied, ""), silences: 1, asked: 1, askedInThreeMinutes: 2},
-		"unauthenticated":           {err: status.Error(codes.Unauthenticated, ""), silences: 1, asked: 1, askedInThreeMinutes: 2},
-		"restricted":                {err: restricted, silences: 1, asked: 1, askedInThreeMinutes: 2},
+		"nil":                       {silences: 1, asked: 1, returns: true, inThreeMinutes: 1},
+		"unimplemented":             {err: missing, silences: 1, asked: 1, returns: true, inThreeMinutes: 1},
+		"word, then nil":            {say: &ready, withdrawn: 1, asked: 1, returns: true, inThreeMinutes: 1},
+		"polled, then nil":          {say: &polled, withdrawn: 1, asked: 1, returns: true, inThreeMinutes: 1},
+		"denied":                    {err: refused, silences: 1, asked: 1, inThreeMinutes: 2},
+		"unauthenticated":           {err: wrong, silences: 1, asked: 1, inThreeMinutes: 2},
+		"restricted":                {err: restricted, silences: 1, asked: 1, inThreeMinutes: 2},
 		"broken":                    {err: broken, silences: 1, asked: 9},
 		"word, then broken":         {say: &ready, err: broken, withdrawn: 9, asked: 9},
 		"polled, then broken":       {say: &polled, err: broken, asked: 9},
-		"word, then denied":         {say: &ready, err: status.Error(codes.PermissionDenied, ""), withdrawn: 1, asked: 1, askedInThreeMinutes: 2},
+		"word, then denied":         {say: &ready, err: refused, withdrawn: 1, asked: 1, inThreeMinutes: 2},
 		"polled, then unavailable":  {say: &polled, err: status.Error(codes.Unavailable, "restricted"), asked: 9},
-		"polled, then unauthorised": {say: &polled, err: status.Error(codes.Unauthenticated, ""), asked: 1, askedInThreeMinutes: 2},
+		"polled, then unauthorised": {say: &polled, err: wrong, asked: 1, inThreeMinutes: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -108,10 +110,10 @@ func TestWhatFollowsAWatch(t *testing.T) {
 				} else {
 					assert.Zero(t, r.Now().Reports)
 				}
-				if c.askedInThreeMinutes > 0 {
+				if c.inThreeMinutes > 0 {
 					f := &fake{watch: watch}
 					ask(t, f, &monitortest.Record{}, 3*time.Minute)
-					assert.Equal(t, c.askedInThreeMinutes, f.asked)
+					assert.Equal(t, c.inThreeMinutes, f.asked)
 				}
 			})
 		})

@@ -15,11 +15,11 @@ const (
 	maxSeconds     = 24 * 60 * 60
 )
 
-// Load reads a load report, as balancer.DoneInfo.ServerLoad holds it, into l, and reports whether it says anything of use; whatever else l
-// held is gone. v may be anything. It allocates nothing and keeps nothing of v.
+// Load reads a load report, as balancer.DoneInfo.ServerLoad holds it, into l, and reports whether it says anything of use;
+// whatever else l held is gone. v may be anything. It allocates nothing and keeps nothing of v.
 //
-// Utilization is application_utilization, or cpu_utilization where that is not set, as in gRFC A58. The rest has names among named_metrics;
-// those of shares are looked for in utilization too:
+// Utilization is application_utilization, or cpu_utilization where that is not set, as in gRFC A58. The rest has names among
+// named_metrics; those of shares are looked for in utilization too:
 //
 //	mlbalancer.active               Active
 //	mlbalancer.waiting              Waiting

@@ -64,7 +64,9 @@ func TestLoad(t *testing.T) {
 			health.Load{Has: health.HasWaiting, Waiting: 2},
 		},
 		"ours before an engine's": {
-			&v3orcapb.OrcaLoadReport{NamedMetrics: metrics{"mlbalancer.active": 1, "num_requests_running": 7, "num_requests_waiting": 2}},
+			&v3orcapb.OrcaLoadReport{NamedMetrics: metrics{
+				"mlbalancer.active": 1, "num_requests_running": 7, "num_requests_waiting": 2,
+			}},
 			health.Load{Has: health.HasActive | health.HasWaiting, Active: 1, Waiting: 2},
 		},
 		"what has no meaning here": {
@@ -87,7 +89,8 @@ func TestLoadBelievesNoNonsense(t *testing.T) {
 	t.Parallel()
 	names := []string{
 		"mlbalancer.active", "mlbalancer.waiting", "mlbalancer.workers", "mlbalancer.connections", "mlbalancer.gpu_memory_free",
-		"mlbalancer.queue_delay_seconds", "mlbalancer.lane_free_seconds", "mlbalancer.load_seconds", "num_requests_waiting", "num_requests_running",
+		"mlbalancer.queue_delay_seconds", "mlbalancer.lane_free_seconds", "mlbalancer.load_seconds",
+		"num_requests_waiting", "num_requests_running",
 	}
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, -1e-9, 1e18, math.MaxFloat64} {
 		r := &v3orcapb.OrcaLoadReport{
@@ -100,9 +103,10 @@ func TestLoadBelievesNoNonsense(t *testing.T) {
 		assert.False(t, Load(r, &l), "%v: %+v", x, l)
 		assert.Equal(t, health.Load{}, l, "%v", x)
 	}
-	var l health.Load
-	assert.False(t, Load(&v3orcapb.OrcaLoadReport{NamedMetrics: map[string]float64{"mlbalancer.workers": 0.5}}, &l), "no workers")
-	assert.False(t, Load(&v3orcapb.OrcaLoadReport{NamedMetrics: map[string]float64{"mlbalancer.gpu_memory_free": 75}}, &l), "percent")
+	for name, x := range map[string]float64{"mlbalancer.workers": 0.5, "mlbalancer.gpu_memory_free": 75} {
+		var l health.Load
+		assert.False(t, Load(&v3orcapb.OrcaLoadReport{NamedMetrics: map[string]float64{name: x}}, &l), name)
+	}
 }
 
 func TestLoadTakesAnything(t *testing.T) {

@@ -80,8 +80,8 @@ func TestWhatCheckSays(t *testing.T) {
 			"unknown":       {statusUnknown, nil, health.ServerUnknown},
 			"not found":     {0, status.Error(codes.NotFound, "unknown service"), health.ServerNotReady},
 			"exiting":       {0, status.Error(codes.Unavailable, "Server exiting"), health.ServerDraining},
-			"shutting down": {0, status.Error(codes.Unavailable, "GRPC server is shutting down and has stopped"), health.ServerDraining},
-			"stopping":      {0, status.Error(codes.Unavailable, "Server is stopping, scheduler for model has stopped"), health.ServerDraining},
+			"shutting down": {0, status.Error(codes.Unavailable, "GRPC server is shutting down"), health.ServerDraining},
+			"stopping":      {0, status.Error(codes.Unavailable, "Server is stopping, scheduler for"), health.ServerDraining},
 		} {
 			c.set(said.status, said.err, 0)
 			time.Sleep(interval)

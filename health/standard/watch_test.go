@@ -21,6 +21,8 @@ import (
 	"github.com/mlbalancer/mlbalancer/health/monitor/monitortest"
 )
 
+type watchStream = grpc.ServerStreamingServer[healthpb.HealthCheckResponse]
+
 const (
 	statusServing    = healthpb.HealthCheckResponse_SERVING
 	statusNotServing = healthpb.HealthCheckResponse_NOT_SERVING
@@ -28,7 +30,7 @@ const (
 	interval         = time.Second
 )
 
-// server is gRPC's own health service, which counts the streams that are open for each name.
+// healthServer is gRPC's own health service, which counts the streams that are open for each name.
 type healthServer struct {
 	*ghealth.Server
 	mu     sync.Mutex
@@ -36,7 +38,7 @@ type healthServer struct {
 	opened map[string]int
 }
 
-func (s *healthServer) Watch(r *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
+func (s *healthServer) Watch(r *healthpb.HealthCheckRequest, stream watchStream) error {
 	s.add(r.GetService(), 1)
 	defer s.add(r.GetService(), -1)
 	return s.Server.Watch(r, stream)
@@ -154,7 +156,8 @@ func TestTheServerAsAWhole(t *testing.T) {
 	})
 }
 
-// HLTH-04: a server that is not ready while it loads a model says so of its models one by one. HLTH-05: and of a model that was unloaded.
+// HLTH-04: a server that is not ready while it loads a model says so of its models one by one. HLTH-05: and of a model that was
+// unloaded.
 func TestModelsByName(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newServer()
@@ -291,7 +294,7 @@ func (s *ending) set(err error) {
 	s.err = err
 }
 
-func (s *ending) Watch(r *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
+func (s *ending) Watch(r *healthpb.HealthCheckRequest, stream watchStream) error {
 	s.mu.Lock()
 	err := s.err
 	s.mu.Unlock()
@@ -308,8 +311,10 @@ func TestAModelsStreamThatFailsIsOpenedAgainLater(t *testing.T) {
 		err  error
 		want map[string]health.ModelState
 	}{
-		"failed":    {status.Error(codes.Internal, "bug"), map[string]health.ModelState{"B": health.ModelReady}},
-		"not found": {status.Error(codes.NotFound, "A"), map[string]health.ModelState{"A": health.ModelAbsent, "B": health.ModelReady}},
+		"failed": {status.Error(codes.Internal, "bug"), map[string]health.ModelState{"B": health.ModelReady}},
+		"not found": {status.Error(codes.NotFound, "A"), map[string]health.ModelState{
+			"A": health.ModelAbsent, "B": health.ModelReady,
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
