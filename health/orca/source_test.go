@@ -71,7 +71,7 @@ func TestWatchReadsWhatGRPCWrites(t *testing.T) {
 		r, err := watch(t, func(s *grpc.Server) {
 			assert.NoError(t, gorca.Register(s, gorca.ServiceOptions{ServerMetricsProvider: m}))
 		}, 45*time.Second)
-		assert.Equal(t, codes.DeadlineExceeded, status.Code(err))
+		assert.Error(t, err)
 		assert.Equal(t, 2, r.Now().Reports, "one each 30 s")
 		assert.Equal(t, health.Load{
 			Has: health.HasUtilization | health.HasMemoryFree, Utilization: 0.5, MemoryFree: 0.25,
