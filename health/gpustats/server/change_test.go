@@ -86,7 +86,7 @@ func TestDifferNoticesEveryField(t *testing.T) {
 	t.Parallel()
 	full := new(gpb.NodeReport)
 	all := leaves(full.ProtoReflect().Descriptor(), nil)
-	require.Greater(t, len(all), 40)
+	require.Contains(t, all, path{full.ProtoReflect().Descriptor().Fields().ByName("state")})
 	for _, p := range all {
 		raise(holder(full.ProtoReflect(), p), p[len(p)-1])
 	}

@@ -149,22 +149,18 @@ func TestWatchMinChange(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		minChange float64
-		next      *gpb.NodeReport
+		change    func(*gpb.NodeReport)
 		atOnce    bool
 	}{
-		"less":               {.1, func() *gpb.NodeReport { r := loading(4 * time.Second); r.InFlight = proto.Int64(110); return r }(), false},
-		"more":               {.1, func() *gpb.NodeReport { r := loading(4 * time.Second); r.InFlight = proto.Int64(112); return r }(), true},
-		"any":                {0, func() *gpb.NodeReport { r := loading(4 * time.Second); r.InFlight = proto.Int64(101); return r }(), true},
-		"no number any more": {1, func() *gpb.NodeReport { r := loading(4 * time.Second); r.InFlight = nil; return r }(), true},
-		"time that passed":   {0, loading(4 * time.Second), false},
-		"a load that lags":   {.1, loading(5 * time.Second), true},
-		"a state":            {1, &gpb.NodeReport{InFlight: proto.Int64(100), State: gpb.ServerState_SERVER_STATE_DRAINING.Enum()}, true},
-		"a model less":       {1, busy(100), true},
-		"a model ready": {1, func() *gpb.NodeReport {
-			r := busy(100)
-			r.Models = []*gpb.Model{model("m", "", gpb.ModelState_MODEL_STATE_READY)}
-			return r
-		}(), true},
+		"nothing":          {0, func(*gpb.NodeReport) {}, false},
+		"less":             {.1, func(r *gpb.NodeReport) { r.InFlight = proto.Int64(110) }, false},
+		"more":             {.1, func(r *gpb.NodeReport) { r.InFlight = proto.Int64(112) }, true},
+		"any":              {0, func(r *gpb.NodeReport) { r.InFlight = proto.Int64(101) }, true},
+		"no number":        {1, func(r *gpb.NodeReport) { r.InFlight = nil }, true},
+		"a load that lags": {.1, func(r *gpb.NodeReport) { r.Models[0].LoadEta = durationpb.New(5 * time.Second) }, true},
+		"a state":          {1, func(r *gpb.NodeReport) { r.State = gpb.ServerState_SERVER_STATE_DRAINING.Enum() }, true},
+		"no model":         {1, func(r *gpb.NodeReport) { r.Models = nil }, true},
+		"a model ready":    {1, func(r *gpb.NodeReport) { r.Models[0].State = gpb.ModelState_MODEL_STATE_READY.Enum() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -175,15 +171,17 @@ func TestWatchMinChange(t *testing.T) {
 				})
 				require.Len(t, l.take(), 1)
 				pause(time.Second)
-				s.Update(tc.next)
-				pause(time.Second)
-				assert.Equal(t, tc.atOnce, len(l.take()) == 1)
-				pause(9 * time.Second)
+				next := loading(4 * time.Second)
+				tc.change(next)
+				s.Update(next)
 				got := l.take()
-				if !tc.atOnce {
-					require.NotEmpty(t, got, "it comes when the interval is over")
-					assert.Equal(t, tc.next.GetInFlight(), got[0].GetInFlight())
+				assert.Equal(t, tc.atOnce, len(got) == 1)
+				if len(got) == 0 {
+					pause(9 * time.Second)
+					got = l.take()
 				}
+				require.Len(t, got, 1, "what is too little comes when the interval is over")
+				assert.Equal(t, next.GetInFlight(), got[0].GetInFlight())
 			})
 		})
 	}
