@@ -24,7 +24,9 @@ func TestReportIsMovedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := busy(1)
 		r.LaneFreeIn = durationpb.New(3 * time.Second)
-		r.Victim = &gpb.Victim{Kind: gpb.Victim_KIND_IDLE.Enum(), Model: proto.String("v"), LastUsedAge: durationpb.New(time.Minute)}
+		r.Victim = &gpb.Victim{
+			Kind: gpb.Victim_KIND_IDLE.Enum(), Model: proto.String("v"), LastUsedAge: durationpb.New(time.Minute),
+		}
 		r.Models = []*gpb.Model{
 			model("b", "", gpb.ModelState_MODEL_STATE_LOADING), model("a", "", gpb.ModelState_MODEL_STATE_READY),
 			model("c", "", gpb.ModelState_MODEL_STATE_LOADING),

@@ -216,7 +216,7 @@ func TestWatchRefuses(t *testing.T) {
 		"a large min_change":    {&gpb.WatchRequest{MinChange: proto.Float64(1.5)}, "min_change is 1.5"},
 		"no number":             {&gpb.WatchRequest{MinChange: proto.Float64(math.NaN())}, "min_change is NaN"},
 		"many names":            {&gpb.WatchRequest{Models: names}, "models has 1025 names, want at most 1024"},
-		"long names":            {&gpb.WatchRequest{Models: []string{strings.Repeat("n", 70000)}}, "models has 70000 bytes of names"},
+		"long names":            {&gpb.WatchRequest{Models: []string{strings.Repeat("n", 7e4)}}, "models has 70000 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestWatcherThatDoesNotRead(t *testing.T) {
 		big := func(i int64) *gpb.NodeReport {
 			r := busy(i)
 			for n := range 100 {
-				r.Models = append(r.Models, model(fmt.Sprintf("a model with the number %03d", n), "", gpb.ModelState_MODEL_STATE_READY))
+				r.Models = append(r.Models, model(fmt.Sprintf("a model by number %03d", n), "", gpb.ModelState_MODEL_STATE_READY))
 			}
 			return r
 		}
