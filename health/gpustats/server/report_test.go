@@ -117,6 +117,22 @@ func TestUpdateFunc(t *testing.T) {
 	})
 }
 
+// A change that is too small is looked at once.
+func TestUpdateFuncIsNotAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		s := server.New(server.Options{})
+		s.Update(busy(100))
+		l := listen(t, serve(t, s), &gpb.WatchRequest{Interval: durationpb.New(time.Minute), MinChange: proto.Float64(.1)})
+		l.take()
+		pause(time.Second)
+		s.UpdateFunc(func() *gpb.NodeReport { asked++; return busy(101) })
+		pause(30 * time.Second)
+		assert.Empty(t, l.take())
+		assert.Equal(t, 1, asked)
+	})
+}
+
 func TestFilter(t *testing.T) {
 	r := busy(4)
 	r.ModelsComplete = proto.Bool(true)

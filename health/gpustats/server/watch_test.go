@@ -140,6 +140,25 @@ func TestWatchBudget(t *testing.T) {
 	}
 }
 
+// What some watchers do not need of the budget goes to nobody else: what one gets does not depend on what others ask for.
+func TestWatchShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := server.New(server.Options{Budget: 80})
+		c := serve(t, s)
+		s.Update(busy(1000))
+		for range 7 {
+			listen(t, c, &gpb.WatchRequest{Interval: durationpb.New(time.Minute), MinChange: proto.Float64(1)})
+		}
+		l := listen(t, c, &gpb.WatchRequest{Interval: durationpb.New(time.Minute)})
+		l.take()
+		for i := range int64(5000) {
+			s.Update(busy(1000 + i))
+			time.Sleep(time.Millisecond)
+		}
+		assert.InDelta(t, 50, len(l.take()), 2)
+	})
+}
+
 func TestWatchMinChange(t *testing.T) {
 	loading := func(eta time.Duration) *gpb.NodeReport {
 		r := busy(100)
@@ -251,7 +270,9 @@ func TestClose(t *testing.T) {
 		s.Close()
 		s.Close()
 		assert.Equal(t, codes.Unavailable, status.Code(l.end()))
-		assert.Equal(t, codes.Unavailable, status.Code(listen(t, c, &gpb.WatchRequest{}).end()))
+		late := listen(t, c, &gpb.WatchRequest{})
+		assert.Equal(t, codes.Unavailable, status.Code(late.end()))
+		assert.Empty(t, late.take())
 		s.Update(busy(1))
 		got, err := c.Get(context.Background(), &gpb.GetRequest{})
 		require.NoError(t, err)
