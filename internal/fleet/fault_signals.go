@@ -11,7 +11,7 @@ type Lie uint8
 const (
 	// Truth is no lie.
 	Truth Lie = iota
-	// Idle says that nothing runs, waits or is being loaded. It concerns ORCA and GPUStats.
+	// Idle says that nothing runs or waits, and that a load could begin at once. It concerns ORCA and GPUStats.
 	Idle
 	// Busy says that eight requests for each worker are in work, and that the next load has to wait for ten others. It
 	// concerns ORCA and GPUStats.

@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // load is how busy a server is, in wall-clock time.
 type load struct {
@@ -38,14 +41,19 @@ func (s *Server) load(signal Signals) load {
 func (g *gpu) slowed(d time.Duration) time.Duration { return time.Duration(float64(d) * g.slow) }
 
 // laneFree returns how long it takes until the lane can take another model, if a load takes so long on average.
-func (g *gpu) laneFree(mean time.Duration) time.Duration {
-	waiting := len(g.lane)
-	var rest time.Duration
-	if g.loading {
-		waiting--
-		rest = g.loadEnds - g.now
+func (g *gpu) laneFree(mean time.Duration) time.Duration { return g.laneTime(len(g.lane), mean) }
+
+// loadETA returns how long it takes until a model in the lane is resident.
+func (g *gpu) loadETA(m *model, mean time.Duration) time.Duration {
+	return g.laneTime(slices.Index(g.lane, m)+1, mean)
+}
+
+// laneTime returns how long the first n models in the lane take.
+func (g *gpu) laneTime(n int, mean time.Duration) time.Duration {
+	if !g.loading {
+		return time.Duration(n) * g.slowed(mean)
 	}
-	return rest + time.Duration(waiting)*g.slowed(mean)
+	return g.loadEnds - g.now + time.Duration(n-1)*g.slowed(mean)
 }
 
 // meter takes means over the last period that has ended.

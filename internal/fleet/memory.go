@@ -215,7 +215,13 @@ func (g *gpu) victim() *model {
 	if g.explicit || g.anyUnloading() {
 		return nil
 	}
-	var idle, lru *model
+	idle, lru := g.leastUsed()
+	return cmp.Or(idle, lru)
+}
+
+// leastUsed returns the least recently used of the resident models that nobody uses now, and of all resident ones; nil if there
+// is none.
+func (g *gpu) leastUsed() (idle, lru *model) {
 	for _, m := range g.models {
 		if m.state != resident {
 			continue
@@ -227,10 +233,7 @@ func (g *gpu) victim() *model {
 			idle = m
 		}
 	}
-	if idle != nil {
-		return idle
-	}
-	return lru
+	return idle, lru
 }
 
 func (g *gpu) anyUnloading() bool {

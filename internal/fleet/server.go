@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/mlbalancer/mlbalancer/health/gpustats/server"
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
@@ -36,6 +37,7 @@ type Server struct {
 	mu         sync.Mutex         // protects what follows
 	grpc       *grpc.Server       // nil while the server is down
 	pipe       *bufconn.Listener  // nil while the server is down, and on a loopback port
+	stats      *server.Server     // of mlbalancer.gpustats.v1; nil while the server is down
 	stopping   <-chan struct{}    // closed when grpc begins to stop
 	endWatches context.CancelFunc // closes it
 	served     chan struct{}      // closed when grpc serves no more
@@ -203,9 +205,10 @@ func (s *Server) start() error {
 	ctx, endWatches := context.WithCancel(context.Background())
 	served := make(chan struct{})
 	s.registerHealth(srv)
+	stats := s.registerGPUStats(ctx, srv)
 
 	s.mu.Lock()
-	s.grpc, s.stopping, s.endWatches, s.served = srv, ctx.Done(), endWatches, served
+	s.grpc, s.stats, s.stopping, s.endWatches, s.served = srv, stats, ctx.Done(), endWatches, served
 	s.pipe, _ = lis.(*bufconn.Listener)
 	s.mu.Unlock()
 	s.serving.Go(func() {
@@ -235,7 +238,7 @@ func (s *Server) stop(how func(srv *grpc.Server, endWatches context.CancelFunc))
 	<-served // a server that is stopped before it serves closes its listener only then
 	s.update(func() {
 		if s.grpc == srv { // else another stop was faster
-			s.grpc, s.pipe = nil, nil
+			s.grpc, s.stats, s.pipe = nil, nil, nil
 			s.boot()
 		}
 	})
@@ -312,6 +315,9 @@ func (s *Server) notify() {
 		s.changed = make(chan struct{})
 	}
 	s.last, s.news = now, false
+	if s.stats != nil && s.cfg.Signals&GPUStats != 0 {
+		s.stats.UpdateFunc(s.sample)
+	}
 }
 
 // wake lets happen what is due.
