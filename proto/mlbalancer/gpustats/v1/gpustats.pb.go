@@ -209,10 +209,11 @@ func (Victim_Kind) EnumDescriptor() ([]byte, []int) {
 // WatchRequest says what to report, and when.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At least one report per interval is sent, changed or not. Absent or not above 0: the server's default, 1 s. The server
-	// moves what is outside of its own bounds into them (10 ms to 1 min unless it is configured otherwise).
+	// At least one report per interval is sent, changed or not. Absent or not above 0: 1 s. From 10 ms to 1 min; the server
+	// takes the nearer end for what is outside.
 	Interval *durationpb.Duration `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`
-	// Which models to report. Empty: all of them. What is not about single models is always reported.
+	// Which models to report: "name", or "name:version" for one version. Empty: all of them. What is not about single models is
+	// always reported. At most 1,024, with 64 KiB of names.
 	Models []string `protobuf:"bytes,2,rep,name=models,proto3" json:"models,omitempty"`
 	// The share, from 0 to 1, that a number has to change by before the change is reported ahead of the interval:
 	// |new - old| > min_change * max(|new|, |old|). Absent or 0: any change. Changes of states, of the sets of models and
@@ -276,7 +277,8 @@ func (x *WatchRequest) GetMinChange() float64 {
 // GetRequest says what to report.
 type GetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which models to report. Empty: all of them. What is not about single models is always reported.
+	// Which models to report: "name", or "name:version" for one version. Empty: all of them. What is not about single models is
+	// always reported. At most 1,024, with 64 KiB of names.
 	Models        []string `protobuf:"bytes,1,rep,name=models,proto3" json:"models,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -511,7 +513,8 @@ type GPU struct {
 	MemoryUsedBytes *int64 `protobuf:"varint,2,opt,name=memory_used_bytes,json=memoryUsedBytes,proto3,oneof" json:"memory_used_bytes,omitempty"`
 	// Memory in all, in bytes. Above 0. Absent: unknown, unless used and free are there.
 	MemoryTotalBytes *int64 `protobuf:"varint,3,opt,name=memory_total_bytes,json=memoryTotalBytes,proto3,oneof" json:"memory_total_bytes,omitempty"`
-	// Memory that can be allocated, in bytes. At least 0. Absent: total less used. Memory that is reserved is neither used nor free.
+	// Memory that can be allocated, in bytes. At least 0. Absent: total less used. Memory that is reserved is neither used nor
+	// free.
 	MemoryFreeBytes *int64 `protobuf:"varint,4,opt,name=memory_free_bytes,json=memoryFreeBytes,proto3,oneof" json:"memory_free_bytes,omitempty"`
 	// The share of time, from 0 to 1, in which it was busy.
 	Utilization *float64 `protobuf:"fixed64,5,opt,name=utilization,proto3,oneof" json:"utilization,omitempty"`
@@ -605,7 +608,7 @@ func (x *GPU) GetHealthy() bool {
 // Model is one model on a server.
 type Model struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name that calls use. A model without a name is ignored.
+	// The name that calls use, of at most 512 bytes. A model without a name is ignored.
 	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
 	// The version, where calls ask for versions. Absent: whatever the server serves under the name.
 	Version *string `protobuf:"bytes,2,opt,name=version,proto3,oneof" json:"version,omitempty"`
@@ -734,9 +737,9 @@ type Victim struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absent: nothing is said.
 	Kind *Victim_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=mlbalancer.gpustats.v1.Victim_Kind,oneof" json:"kind,omitempty"`
-	// The name of the model, as in Model. Absent: unknown, or none.
+	// The model, as calls name it. Absent: unknown, or none.
 	Model *string `protobuf:"bytes,2,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// How long before sampled_at it was last used. At least 0. Absent: unknown, or in use.
+	// How long before sampled_at it was last used. At least 0. Absent: unknown, which counts as just now.
 	LastUsedAge   *durationpb.Duration `protobuf:"bytes,3,opt,name=last_used_age,json=lastUsedAge,proto3" json:"last_used_age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

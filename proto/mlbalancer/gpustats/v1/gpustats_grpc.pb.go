@@ -32,7 +32,7 @@ const (
 //
 // Every field has presence: what is absent is unknown, which is something else than 0. Sizes are in bytes, shares from 0 to 1,
 // times are Durations; what lies in the future or in the past is given as a Duration from sampled_at, so that clocks need not
-// agree. A number outside of its range counts as absent.
+// agree. Counts go up to 2^31-1, times up to 365 days. A number outside of its range counts as absent.
 type GPUStatsClient interface {
 	// Watch sends a report at once, then one when something has changed, and at least one per interval, until the caller goes away.
 	// A server may hold changes back to bound what reports cost it, but not for longer than the interval.
@@ -88,7 +88,7 @@ func (c *gPUStatsClient) Get(ctx context.Context, in *GetRequest, opts ...grpc.C
 //
 // Every field has presence: what is absent is unknown, which is something else than 0. Sizes are in bytes, shares from 0 to 1,
 // times are Durations; what lies in the future or in the past is given as a Duration from sampled_at, so that clocks need not
-// agree. A number outside of its range counts as absent.
+// agree. Counts go up to 2^31-1, times up to 365 days. A number outside of its range counts as absent.
 type GPUStatsServer interface {
 	// Watch sends a report at once, then one when something has changed, and at least one per interval, until the caller goes away.
 	// A server may hold changes back to bound what reports cost it, but not for longer than the interval.
