@@ -330,7 +330,7 @@ func (s *Server) arm() {
 		at, ok = flap, true
 	}
 	if ok {
-		s.timer.Reset(max(0, s.clock.wall(at-s.clock.now())))
+		s.timer.Reset(max(1, s.clock.wall(at-s.clock.now()))) // what is due has happened: the clock has to move on
 	}
 }
 
