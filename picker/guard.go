@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mlbalancer/mlbalancer/breaker"
+	"github.com/mlbalancer/mlbalancer/health"
 )
 
 // Guard says who may be sent calls: it is what the endpoints of one channel have in common beside a Table. It is safe for concurrent
@@ -17,6 +18,8 @@ type Guard struct {
 	perModel atomic.Bool
 	panic    atomic.Bool // too few endpoints are usable: go by connectivity alone
 	panicAt  atomic.Uint32
+	health   atomic.Pointer[health.Config]
+	turn     int // whose score is due; of Watch alone
 }
 
 // NewGuard returns a Guard with the given rules of breakers. rand returns uniformly distributed random numbers and is safe for concurrent
@@ -24,8 +27,12 @@ type Guard struct {
 func NewGuard(c breaker.Config, rand func() uint64) *Guard {
 	g := &Guard{Group: breaker.NewGroup(c, rand)}
 	g.perModel.Store(true)
+	g.SetHealth(health.DefaultConfig())
 	return g
 }
+
+// SetHealth sets by what rules endpoints' health is judged.
+func (g *Guard) SetHealth(c health.Config) { g.health.Store(&c) }
 
 // SetPerModel says whether a model that fails on an endpoint is taken out of that endpoint only, while others there are fine. If not,
 // its failures count for the endpoint like any other. It is on by default.
@@ -50,10 +57,12 @@ func (g *Guard) Watch(t *Table, now int64) (freed bool) {
 		if e.faulty.Load() {
 			freed = e.watchPairs(now) || freed
 		}
-		if e.open(now) {
+		g.examine(e, now, int(i))
+		if e.open(now) && e.well() {
 			usable++
 		}
 	}
+	g.turn++
 	panic := float64(usable) < float64(ready)*float64(g.panicAt.Load())/panicScale
 	return g.panic.Swap(panic) != panic || freed
 }
@@ -101,7 +110,8 @@ func (g *Guard) slowTime(expected, remaining time.Duration) time.Duration {
 
 // admits reports whether the endpoint and the model on it may be sent a call.
 func (g *Guard) admits(e *Endpoint, q *Query) bool {
-	return (g.panic.Load() || e.open(q.Now)) && (q.anywhere || !g.absent.absent(e, q.Key, q.Now)) && e.serving(q.Key, q.Now)
+	panic := g.panic.Load()
+	return (panic || e.open(q.Now)) && e.fit(q, panic) && (q.anywhere || !g.absent.absent(e, q.Key, q.Now)) && e.serving(q.Key, q.Now)
 }
 
 // open reports whether the endpoint takes calls: it is not draining, and its breaker would pass one.
@@ -119,6 +129,9 @@ func (e *Endpoint) ramp(now int64) float64 {
 	b := e.breaker
 	switch r := b.Ramp(now); {
 	case r == 1 || b.State() == breaker.Closed:
+		if e.stands()&ramping != 0 {
+			return min(r, e.started(now))
+		}
 		return r
 	case b.Status(now) == breaker.Probing:
 		return overdue
@@ -173,6 +186,19 @@ func (e *Endpoint) Reconnected(now int64) {
 	e.lostModel.Store(0)
 	e.life.Add(1)
 	e.connectedAt.Store(now)
+	e.Unheard()
+}
+
+// Unheard takes back all that was said of the endpoint.
+func (e *Endpoint) Unheard() {
+	e.facts.forget()
+	e.reports.mu.Lock()
+	defer e.reports.mu.Unlock()
+	e.reports.forget()
+	for m := range e.Models() {
+		m.state.Store(uint32(health.ModelUnknown))
+	}
+	e.stand(0, ^(ailing | ramping))
 }
 
 // Draining reports whether the endpoint said that it is going away.

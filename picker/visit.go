@@ -61,6 +61,11 @@ func (v *visit) succeeded(now int64, took time.Duration, timed bool) {
 	switch {
 	case timed:
 		v.observe(now, took)
+	default:
+		v.endpoint.vitals.Served()
+	}
+	switch {
+	case timed:
 	case v.request.ModelID != "" && v.request.Type != Update:
 		v.endpoint.served(v.key, v.request.ModelID, now)
 	}
@@ -76,13 +81,16 @@ func (v *visit) succeeded(now int64, took time.Duration, timed bool) {
 func (v *visit) observe(now int64, took time.Duration) {
 	v.endpoint.Observe(now, took)
 	if v.request.ModelID == "" {
+		v.endpoint.vitals.Served()
 		return
 	}
 	m := v.model
 	if m == nil {
 		m = v.endpoint.models.add(v.key, v.request.ModelID)
 	}
-	v.endpoint.observeModel(m, now, float64(took)/v.request.size(), v.cost)
+	latency := float64(took) / v.request.size()
+	v.endpoint.vitals.Success(m.baseline.Observe(now, latency))
+	v.endpoint.observeModel(m, now, latency, v.cost)
 }
 
 // blame says whether a fault of the model is one of the endpoint: it is if another model fails there too, or if models are not told apart.
@@ -101,6 +109,7 @@ const (
 
 // failed books a penalty into the endpoint's latency, twice what it is known for, so that failing fast never makes it attractive.
 func (v *visit) failed(now int64, took time.Duration, timed bool) {
+	v.endpoint.vitals.Failure()
 	if timed {
 		penalty := time.Duration(min(2*v.endpoint.Latency(), float64(maxFailureLatency)))
 		v.endpoint.Observe(now, max(took, penalty, minFailureLatency))
