@@ -64,13 +64,13 @@ func (s *Server) Lie(signals Signals, lie Lie) {
 // Stall makes signals fall silent, or ends that: streams stay open and carry nothing, who asks gets no answer until it ends, and
 // calls have no trailer.
 func (s *Server) Stall(signals Signals, on bool) {
-	s.upset(func(f *signalFaults) { f.stalled = f.stalled.with(signals, on) })
+	s.upset(func(f *signalFaults) { f.stalled = f.stalled.set(signals, on) })
 }
 
 // Mute makes the server answer UNIMPLEMENTED where it is asked for signals, as if it had never had them, or ends that. Streams
 // end, and calls have no trailer.
 func (s *Server) Mute(signals Signals, on bool) {
-	s.upset(func(f *signalFaults) { f.muted = f.muted.with(signals, on) })
+	s.upset(func(f *signalFaults) { f.muted = f.muted.set(signals, on) })
 }
 
 // NotReady makes the server say that it is not ready as a whole, or ends that, while it says of its models what it always did,
@@ -96,8 +96,8 @@ func (s *Server) upset(f func(*signalFaults)) {
 	})
 }
 
-// with returns the set with signals added to it, or taken out.
-func (s Signals) with(signals Signals, on bool) Signals {
+// set returns the set with signals added to it, or taken out.
+func (s Signals) set(signals Signals, on bool) Signals {
 	if on {
 		return s | signals
 	}

@@ -179,7 +179,10 @@ func TestStalledPollsHang(t *testing.T) {
 			"ModelReady":      func(ctx context.Context) error { _, err := oip.NewClient(cc).ModelReady(ctx, "m"); return err },
 			"ModelStatistics": func(ctx context.Context) error { _, err := oip.NewClient(cc).Statistics(ctx, ""); return err },
 			"RepositoryIndex": func(ctx context.Context) error { _, err := oip.NewClient(cc).Index(ctx, false); return err },
-			"Get":             func(ctx context.Context) error { _, err := gpustatsv1.NewGPUStatsClient(cc).Get(ctx, &gpustatsv1.GetRequest{}); return err },
+			"Get": func(ctx context.Context) error {
+				_, err := gpustatsv1.NewGPUStatsClient(cc).Get(ctx, &gpustatsv1.GetRequest{})
+				return err
+			},
 		}
 		for name, poll := range polls {
 			s.Stall(Health|OIP|GPUStats, true)

@@ -20,6 +20,7 @@ import (
 	"github.com/mlbalancer/mlbalancer/examples/fleet/stats"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/trace"
 	"github.com/mlbalancer/mlbalancer/internal/fleet"
+	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -86,8 +87,12 @@ func TestModelHeader(t *testing.T) {
 		var with, without atomic.Int64
 		o.Fleet.ServerOptions = []grpc.ServerOption{grpc.ChainUnaryInterceptor(
 			func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-				want := req.(interface{ GetModelName() string }).GetModelName()
-				if got := metadata.ValueFromIncomingContext(ctx, policy.ModelHeader); len(got) == 1 && got[0] == want {
+				infer, ok := req.(*oip.ModelInferRequest)
+				if !ok { // the policy asks how the server is
+					return handler(ctx, req)
+				}
+				got := metadata.ValueFromIncomingContext(ctx, policy.ModelHeader)
+				if len(got) == 1 && got[0] == infer.GetModelName() {
 					with.Add(1)
 				} else {
 					without.Add(1)
