@@ -10,7 +10,7 @@ const MaxSources = 6
 //
 // A Report and its Models belong to whoever made it, and may be used again once the function that took it has returned.
 type Report struct {
-	// Server is the server as a whole.
+	// Server is the server as a whole. While a report leaves it out, or OnDemand, what the source said before stands.
 	Server ServerState
 	// Load is how busy the server is.
 	Load Load

@@ -76,9 +76,14 @@ func (g *Guard) Report(e *Endpoint, source int, now int64, r *health.Report) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	w := &rs.sources[source]
-	fresh := w.until == 0
-	changed := fresh || w.server != r.Server || w.onDemand != r.OnDemand
-	w.server, w.onDemand = r.Server, r.OnDemand
+	said := *w
+	if r.Server != health.ServerUnknown { // else what was said before stands
+		w.server = r.Server
+	}
+	if r.OnDemand != health.Unknown {
+		w.onDemand = r.OnDemand
+	}
+	changed := said.until == 0 || said.server != w.server || said.onDemand != w.onDemand
 	w.until = math.MaxInt64
 	if r.Interval > 0 {
 		w.until = now - int64(r.Age) + max(int64(g.health.Load().StaleAfter), 3*int64(r.Interval))
