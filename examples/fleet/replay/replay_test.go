@@ -172,9 +172,10 @@ func TestBreakers(t *testing.T) {
 }
 
 // TestDrainsAreSeen has enough models that each channel loses some which the server has just served: so it knows that the server is
-// going away.
+// going away. Nothing but the calls tells it.
 func TestDrainsAreSeen(t *testing.T) {
 	o := optionsOf(t, "model_aware", 12)
+	o.Fleet.Signals = fleet.NoSignals
 	o.Fleet.Scale = 1. / 10
 	var err error
 	o.Faults, err = fault.Parse("drain:0@10%-90%", 2, o.Schedule.Models)
