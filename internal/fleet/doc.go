@@ -1,5 +1,5 @@
-// Package fleet simulates GPU model servers over real gRPC: each speaks inference.GRPCInferenceService, has a few workers behind one
-// run queue, memory for a few models, and one lane that loads a model at a time. It says how it is in grpc.health.v1, load
+// Package fleet simulates GPU model servers over real gRPC: each speaks inference.GRPCInferenceService, has a few workers behind
+// one run queue, memory for a few models, and one lane that loads a model at a time. It says how it is in grpc.health.v1, load
 // reports in trailers and mlbalancer.gpustats.v1, as far as it is told to, and truly unless it is told to lie. What a policy does
 // to such servers (queues, cold loads, evictions) is what it would do to real ones, at a chosen fraction of their time.
 //

@@ -140,7 +140,8 @@ func TestGPUStatsInExplicitMode(t *testing.T) {
 func TestGPUStatsReportsChanges(t *testing.T) {
 	inBubble(t, exact(Config{Servers: 1, Signals: GPUStats}), func(t *testing.T, f *Fleet) {
 		s, cc := f.Servers[0], channel(t, f, 0)
-		watch, err := gpustatsv1.NewGPUStatsClient(cc).Watch(t.Context(), &gpustatsv1.WatchRequest{Interval: durationpb.New(time.Minute)})
+		req := &gpustatsv1.WatchRequest{Interval: durationpb.New(time.Minute)}
+		watch, err := gpustatsv1.NewGPUStatsClient(cc).Watch(t.Context(), req)
 		require.NoError(t, err)
 		next := func(within time.Duration) *gpustatsv1.NodeReport {
 			t.Helper()
