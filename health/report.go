@@ -3,7 +3,7 @@ package health
 import "time"
 
 // MaxSources bounds the number of sources, so that what each says of an endpoint may have a place of its own.
-const MaxSources = 6
+const MaxSources = 5
 
 // Report is what one source says of one server at one moment. What a source does not know it leaves out: the zero value of a field says
 // nothing, and a number counts only if Load.Has says that it is there, so that 0 can be told from unknown.

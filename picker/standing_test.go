@@ -173,6 +173,7 @@ func TestAReconnectedServerStartsAnew(t *testing.T) {
 	w := newWard()
 	w.says(0, health.Report{Server: health.ServerNotReady, Models: models(health.ModelUnavailable, "a"), Load: health.Load{Has: health.HasActive, Active: 3}})
 	w.e.Reconnected(w.now)
+	w.g.Unheard(w.e)
 	assert.True(t, w.takes("a"))
 	l, _ := w.e.Facts(w.now)
 	assert.Zero(t, l)

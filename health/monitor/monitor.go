@@ -15,8 +15,8 @@ import (
 	"github.com/mlbalancer/mlbalancer/health"
 )
 
-// MaxSources bounds the number of registered sources, so that what each says may have a place of its own.
-const MaxSources = 8
+// MaxSources bounds the number of registered sources.
+const MaxSources = health.MaxSources
 
 // Source learns about servers over connections to them. Its methods are called concurrently, for many connections.
 type Source interface {
