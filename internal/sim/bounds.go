@@ -103,7 +103,7 @@ func (g *greedy) completion(now time.Duration, s *server, m int32) float64 {
 	at := s.models[m]
 	switch {
 	case at != nil && at.state == resident:
-		return s.completion(m) + float64(s.active())*1e-3
+		return s.completion(m)
 	case at != nil && at.state == inLane:
 		return max(float64(s.eta(now, at)), s.expectedWait()) + s.completion(m)
 	}

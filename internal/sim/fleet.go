@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -84,26 +85,29 @@ func (f *Fleet) inFlight(client int32) []int32 {
 	return f.own[int(client)*n : (int(client)+1)*n]
 }
 
+// never is later than anything happens.
+const never = time.Duration(math.MaxInt64)
+
 // run lets time pass until all measured calls have ended.
 func (f *Fleet) run() *Result {
 	f.start()
-	for {
+	for f.arrivals.at < f.To || f.open > 0 {
 		event, eventDue := f.agenda.next()
 		limit, limited := f.deadlines.next()
 		arrival := f.arrivals.at
+		if arrival >= f.To { // nobody calls any more, but some wait for an answer
+			arrival = never
+		}
 		switch {
 		case eventDue && event <= arrival && (!limited || event <= limit):
 			f.happen(f.agenda.pop())
 		case limited && limit <= arrival:
 			f.expire()
-		case arrival < f.To:
+		default:
 			f.arrive()
-		case f.open == 0:
-			return f.result
-		default: // nobody calls any more, but some wait for an answer
-			f.arrivals.at = 1<<63 - 1
 		}
 	}
+	return f.result
 }
 
 // start puts on the agenda what happens by itself.

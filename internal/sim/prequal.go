@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math"
 	"slices"
 	"time"
 )
@@ -11,7 +10,6 @@ const (
 	prequalPool     = 16
 	prequalProbes   = 3    // per call
 	prequalQuantile = 0.84 // of the calls in flight, above which a server is hot
-	prequalDelta    = 1.0  // by which reuse lets the pool grow
 	prequalAge      = time.Second
 	prequalHistory  = 128 // probes that the quantile is taken of
 )
@@ -47,10 +45,7 @@ type probe struct {
 func newPrequal(f *Fleet) Policy {
 	p := &prequal{
 		f: f, rif: make([]int32, len(f.servers)), latency: make([]latencies, len(f.servers)),
-		atSent: make(map[*Call]int32), clients: make([]prequalClient, f.Clients), reuse: math.MaxInt,
-	}
-	if gain := (1-float64(prequalPool)/float64(len(f.servers)))*prequalProbes - 1; gain > 0 {
-		p.reuse = int(math.Ceil(max(1, (1+prequalDelta)/gain)))
+		atSent: make(map[*Call]int32), clients: make([]prequalClient, f.Clients), reuse: 1,
 	}
 	return p
 }

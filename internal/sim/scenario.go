@@ -20,6 +20,10 @@ type Scenario struct {
 	Zipf   float64
 	// Rho is the offered work over the fleet's capacity, loads excluded; above 0.
 	Rho float64
+	// Swing is by which share of its mean the rate of random arrivals is above it in one half of each SwingPeriod, and below it in the
+	// other; from 0 to below 1. A SwingPeriod of 0 leaves the rate as it is.
+	Swing       float64
+	SwingPeriod time.Duration
 	// Service is the mean work of a call, Load the mean time that it takes to load a model, Deadline how long callers wait.
 	Service, Load, Deadline time.Duration
 	// Clients is how many clients share the traffic; from 1.
@@ -119,6 +123,10 @@ func (sc *Scenario) Validate() error {
 		return wrong("zipf", sc.Zipf, "0 to 10")
 	case !(sc.Rho > 0 && sc.Rho <= 10):
 		return wrong("rho", sc.Rho, "above 0, up to 10")
+	case !(sc.Swing >= 0 && sc.Swing < 1):
+		return wrong("swing", sc.Swing, "0 to below 1")
+	case sc.SwingPeriod < 0:
+		return wrong("swingPeriod", sc.SwingPeriod, "0 or more")
 	case sc.Service <= 0:
 		return wrong("service", sc.Service, "above 0")
 	case sc.Load <= 0 || sc.Load > time.Hour:

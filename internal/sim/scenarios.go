@@ -11,7 +11,7 @@ import (
 // popularity is Zipf's, and 4 clients.
 func Defaults() Scenario {
 	return Scenario{
-		Servers: 32, Slots: 4, Workers: 4, Models: 64, Zipf: 1, Rho: 0.7,
+		Servers: 32, Slots: 4, Workers: 4, Models: 64, Zipf: 1, Rho: 0.7, Swing: 0.25, SwingPeriod: 50 * time.Second,
 		Service: 250 * time.Millisecond, Load: 5 * time.Second, Deadline: 30 * time.Second,
 		Clients: 4, Reports: Reports{Mode: Stream, Every: 250 * time.Millisecond},
 		From: 120 * time.Second, To: 420 * time.Second,

@@ -59,12 +59,14 @@ type arrivals struct {
 	at             time.Duration // of the next call
 	row            int           // of the trace, counted over all passes
 	pass           time.Duration // how long one pass of the trace takes
+	phase          time.Duration // of the swing
 	rate           float64       // calls per second, where there is no trace
 }
 
 func newArrivals(sc *Scenario, c *catalog, seed uint64) *arrivals {
 	a := &arrivals{sc: sc, catalog: c, calls: source(seed, forCalls, 0), clients: source(seed, forClients, 0)}
 	a.rate = sc.Rho * float64(sc.Servers*sc.Workers) / sc.Service.Seconds()
+	a.phase = time.Duration(source(seed, forTraffic, 0).Float64() * float64(sc.SwingPeriod))
 	if sc.Trace != nil {
 		a.pass = time.Duration(float64(len(sc.Trace.Rows)) / a.rate * 1e9)
 	}
@@ -80,7 +82,15 @@ func (a *arrivals) advance() {
 		a.row++
 		return
 	}
-	a.at += time.Duration(a.calls.ExpFloat64() / a.rate * 1e9)
+	a.at += time.Duration(a.calls.ExpFloat64() / (a.rate * a.swing()) * 1e9)
+}
+
+// swing returns how many times its mean the rate of arrivals is now.
+func (a *arrivals) swing() float64 {
+	if p := a.sc.SwingPeriod; p > 0 && (a.at+a.phase)%p < p/2 {
+		return 1 - a.sc.Swing
+	}
+	return 1 + a.sc.Swing
 }
 
 // urgencyShares are the shares of the calls by urgency, summed up.
