@@ -113,7 +113,7 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 	if p != nil {
 		best, found, loading = s.warmest(&x, g, p, q)
 	}
-	if found && best.in <= soon*x.service {
+	if found && best.in <= tn(4,1.25)*x.service {
 		return best.choice(&x, Warm)
 	}
 	c, pen, regret, ok := s.coldest(&x, g, p, q, best.in)
@@ -149,44 +149,46 @@ func (c *candidate) opened(x *estimator, p *placement) {
 	}
 }
 
-// maxWarm is how many holders of a model are looked at, at most.
-const maxWarm = 64
+const (
+	// maxWarm is how many holders of a model are looked at, at most.
+	maxWarm = 64
+	// manyWarm is how many are looked at where one of them will do.
+	manyWarm = 8
+)
 
 // warmest returns the endpoint, of those that hold the model or load it, that is expected to answer first, and whether one is loading it.
 func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query) (best candidate, found, loading bool) {
 	hs := *p.holders.Load()
-	random := s.rand()
-	n := len(hs)
-	if n > 0 {
-		first := int(below(random, n))
-		random <<= 32
-		step := 1
-		if n > samples {
-			step += int(below(random, n-1)) // any but 0
-		}
-		looked := 0
-		for k, at := 0, first; k < n && looked < maxWarm; k++ {
-			// The first few are drawn, and then come all in turn: a few of them twice, which does no harm.
-			h := &hs[at]
-			if k < samples {
-				if at += step; at >= n {
-					at -= n
-				}
-			} else if at++; at >= n {
+	var looked [manyWarm]candidate
+	n := 0
+	if len(hs) > 0 {
+		// All are looked at in turn, from one that is drawn.
+		at := int(below(s.rand(), len(hs)))
+		for k := range min(len(hs), maxWarm) {
+			c, ok := s.consider(x, g, &hs[at], q)
+			if at++; at == len(hs) {
 				at = 0
 			}
-			c, ok := s.consider(x, g, h, q)
 			if !ok {
 				continue
 			}
-			looked++
 			loading = loading || !c.ready
 			if !found || c.in < best.in {
 				best, found = c, true
 			}
-			if k >= samples-1 && best.in <= soon*x.service {
-				break
+			if n < manyWarm {
+				looked[n] = c
+				n++
 			}
+			if k >= int(tn(3,3))-1 && best.in <= tn(4,1.25)*x.service {
+				return best, true, loading
+			}
+			if len(hs) > int(tn(6,8)) && n >= int(tn(0,8)) && k >= int(tn(0,8))-1 && best.ready && best.in <= tn(1,3)*x.service {
+				return s.spread(x, looked[:n], best), true, loading
+			}
+		}
+		if found && best.ready && n > samples && tn(7,0) > 0 {
+			best = s.spread(x, looked[:n], best)
 		}
 	}
 	for i := range p.opened {
@@ -207,6 +209,28 @@ func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query) (best
 		}
 	}
 	return best, found, loading
+}
+
+// enough is how many service times a call may be expected to take on the best of many holders for the others not to be looked at.
+const enough = 3
+
+// spread draws among the candidates that are as good as the best for all that is known: how busy others keep an endpoint is the less known the
+// older its server's word is, the busier it is and the less of it is this client's doing.
+func (s *affinity) spread(x *estimator, cs []candidate, best candidate) candidate {
+	st := &best.state
+	share := (st.own + 1) / (st.calls + 1)
+	band := best.in + tn(2,1)*min(st.age, 2e9)*min(1, st.calls/st.workers)*max(0, 1-share)
+	n := 0
+	for i := range cs {
+		if cs[i].ready && cs[i].in <= band {
+			cs[n] = cs[i]
+			n++
+		}
+	}
+	if n < 2 {
+		return best
+	}
+	return cs[below(s.rand(), n)]
 }
 
 // consider looks at an endpoint that holds the model or loads it, and reports whether it may be sent the call.

@@ -67,7 +67,7 @@ func (x *estimator) of(e *Endpoint) (s state) {
 	}
 	others := float64(f.active.Load() - f.own.Load())
 	if others > 0 {
-		others = x.others + (others-x.others)*decayed(s.age/(ageOfServices*x.service))
+		others = x.others + (others-x.others)*decayed(s.age/(tn(5,ageOfServices)*x.service))
 	}
 	s.calls = max(s.own+others, s.own-float64(f.waits.Load()), 0)
 	return s
