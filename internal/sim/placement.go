@@ -10,7 +10,7 @@ import (
 // placement is which servers hold which models.
 type placement struct {
 	work    []float64 // servers that each model keeps busy
-	slots   int // of a server, for models that stay
+	slots   int       // of a server, for models that stay
 	pinned  int       // models below it stay in memory
 	holders [][]int32 // by model
 	held    [][]int32 // by server
