@@ -28,14 +28,14 @@ type bars struct {
 }
 
 type bar struct {
-	Name       string
-	Colour     int
-	Ours       bool
-	Y, TextY   int
-	X, Width   float64
-	TextX      float64
-	Value      string
-	NameX      int
+	Name     string
+	Colour   int
+	Ours     bool
+	Y, TextY int
+	X, Width float64
+	TextX    float64
+	Value    string
+	NameX    int
 }
 
 // tick is a mark on an axis.
