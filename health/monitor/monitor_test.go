@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 
@@ -21,7 +22,8 @@ func TestRegister(t *testing.T) {
 	for i := range MaxSources {
 		Register(&named{name: strconv.Itoa(MaxSources - i)})
 	}
-	assert.Equal(t, []string{"1", "2", "3", "4", "5", "6", "7", "8"}, Names())
+	assert.Len(t, Names(), MaxSources)
+	assert.True(t, slices.IsSorted(Names()))
 	assert.Equal(t, "3", Lookup("3").Name())
 	assert.Nil(t, Lookup("9"))
 	assert.PanicsWithValue(t, `monitor: source "3" registered twice`, func() { Register(&named{name: "3"}) })

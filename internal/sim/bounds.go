@@ -13,8 +13,11 @@ var bounds = []Kind{
 }
 
 // expectedWait is how long a call that joins the run queue of a server is expected to wait for a worker.
-func (s *server) expectedWait() float64 {
-	ahead := s.active() + 1 - s.fleet.Workers
+func (s *server) expectedWait() float64 { return s.waitBehind(s.active()) }
+
+// waitBehind is how long a call is expected to wait for a worker behind a number of others.
+func (s *server) waitBehind(n int) float64 {
+	ahead := n + 1 - s.fleet.Workers
 	if ahead <= 0 {
 		return 0
 	}
@@ -105,7 +108,7 @@ func (g *greedy) completion(now time.Duration, s *server, m int32) float64 {
 	case at != nil && at.state == resident:
 		return s.completion(m)
 	case at != nil && at.state == inLane:
-		return max(float64(s.eta(now, at)), s.expectedWait()) + s.completion(m)
+		return max(float64(s.eta(now, at)), s.expectedWait()) + s.waitBehind(at.waiting.n) + float64(g.f.catalog.mean[m])*s.slow
 	}
 	t := float64(s.laneFree(now) + s.loadTime())
 	if s.occupied+s.pending() >= s.slots {

@@ -10,45 +10,30 @@ import (
 // placement is which servers hold which models.
 type placement struct {
 	work    []float64 // servers that each model keeps busy
-	slots   int
-	pinned  int       // models below it stay in memory; others share what is left, each on one server
+	slots   int       // of a server, for models that stay
+	pinned  int       // models below it stay in memory
 	holders [][]int32 // by model
 	held    [][]int32 // by server
 	load    []float64 // scratch: by server
 }
 
-// newPlacement gives each model a server, and the hottest as many as there is room for, so that the load of one replica is as even as
-// it can be; then it puts them on the servers with the least load.
-func newPlacement(work []float64, servers, slots int) *placement {
+// enough is how busy one replica of a model may keep its server where not all models fit into memory.
+const enough = 0.6
+
+// newPlacement places models for good, the most popular ones first. If all fit, the hottest have as many replicas as there is room for,
+// so that the load of one replica is as even as can be. If not, tail slots of each server are left to the models that come and go, and
+// the others have no more replicas than they need.
+func newPlacement(work []float64, servers, slots, tail int) *placement {
 	p := &placement{
-		work: work, slots: slots, pinned: len(work), holders: make([][]int32, len(work)), held: make([][]int32, servers),
+		work: work, slots: slots - tail, holders: make([][]int32, len(work)), held: make([][]int32, servers),
 		load: make([]float64, servers),
 	}
-	room := servers * slots
-	if len(work) > room {
-		p.pinned = servers * (slots - 1)
-	}
-	replicas := make([]int, len(work))
-	for m := range replicas {
-		replicas[m] = 1
-	}
-	for n := room - p.pinned; n > 0 && p.pinned == len(work); n-- {
-		most := -1
-		for m, w := range work {
-			if replicas[m] < servers && (most < 0 || w/float64(replicas[m]) > work[most]/float64(replicas[most])) {
-				most = m
-			}
-		}
-		if most < 0 {
-			break
-		}
-		replicas[most]++
-	}
-	order := make([]int, len(work))
+	replicas := p.replicas(servers*p.slots, tail > 0)
+	order := make([]int, p.pinned)
 	for m := range order {
 		order[m] = m
 	}
-	slices.SortStableFunc(order[:p.pinned], func(a, b int) int {
+	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Compare(work[b]/float64(replicas[b]), work[a]/float64(replicas[a]))
 	})
 	for _, m := range order {
@@ -56,14 +41,41 @@ func newPlacement(work []float64, servers, slots int) *placement {
 			p.put(m, work[m]/float64(replicas[m]))
 		}
 	}
+	p.improve(rand.New(rand.NewPCG(uint64(servers), uint64(len(work)))))
 	return p
+}
+
+// replicas decides how many models are pinned, and how often. short says that there is no room for all.
+func (p *placement) replicas(room int, short bool) []int {
+	n, servers := make([]int, len(p.work)), len(p.held)
+	each := func(m int) float64 { return p.work[m] / float64(n[m]) }
+	for ; p.pinned < len(p.work) && room > 0; room-- {
+		n[p.pinned] = 1
+		p.pinned++
+		for last := p.pinned - 1; short && each(last) > enough && n[last] < servers && room > 1; room-- {
+			n[last]++
+		}
+	}
+	for ; room > 0; room-- {
+		most := -1
+		for m := range p.pinned {
+			if n[m] < servers && (most < 0 || each(m) > each(most)) {
+				most = m
+			}
+		}
+		if most < 0 {
+			break
+		}
+		n[most]++
+	}
+	return n
 }
 
 // put adds a replica to the server with the least load that has room and does not hold the model.
 func (p *placement) put(m int, work float64) {
 	best := -1
 	for i := range p.held {
-		if m < p.pinned && len(p.held[i]) >= p.slots || slices.Contains(p.held[i], int32(m)) {
+		if len(p.held[i]) >= p.slots || slices.Contains(p.held[i], int32(m)) {
 			continue
 		}
 		if best < 0 || p.load[i] < p.load[best] {
@@ -74,8 +86,8 @@ func (p *placement) put(m int, work float64) {
 		return
 	}
 	p.load[best] += work
-	p.held[best] = append(p.held[best], int32(m))
 	p.holders[m] = append(p.holders[m], int32(best))
+	p.held[best] = append(p.held[best], int32(m))
 }
 
 // improveSteps is how many changes improve tries.
@@ -84,7 +96,7 @@ const improveSteps = 4000
 // improve tries random exchanges of models between servers, and keeps those that make the loads more even. Only placements with
 // more than one holder for some model, and of fleets that are not too large, are worth it.
 func (p *placement) improve(r *rand.Rand) {
-	if p.pinned < len(p.work) || len(p.held) > 64 {
+	if len(p.held) > 64 {
 		return
 	}
 	cost := p.cost()

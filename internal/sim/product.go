@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/mlbalancer/mlbalancer/breaker"
-	"github.com/mlbalancer/mlbalancer/health"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
 
@@ -86,10 +85,9 @@ func newProduct(f *Fleet, o picker.Options, options productOptions) Policy {
 	for i := range p.clients {
 		c := &p.clients[i]
 		c.rand = source(f.seed, forPolicy, 1+i).Uint64
-		if !options.noBreaker {
-			c.guard = picker.NewGuard(guardConfig(), c.rand)
-			c.guard.SetPanicThreshold(panicThreshold)
-		}
+		c.guard = picker.NewGuard(options.breaker(), c.rand)
+		c.guard.SetPanicThreshold(panicThreshold)
+		c.guard.SetPerModel(!options.noBreaker)
 		for _, host := range f.hosts {
 			c.endpoints = append(c.endpoints, picker.NewEndpoint(host))
 		}
@@ -101,10 +99,16 @@ func newProduct(f *Fleet, o picker.Options, options productOptions) Policy {
 // panicThreshold is that of the gRPC policy by default.
 const panicThreshold = 0.5
 
-// guardConfig returns the breakers' rules that the gRPC policy has by default.
-func guardConfig() breaker.Config {
+// slowStart is how long a server that joins gets less than its share, as the gRPC policy has it by default.
+const slowStart = 30 * time.Second
+
+// breaker returns the breakers' rules that the gRPC policy has by default. Without breakers, none ever opens.
+func (o productOptions) breaker() breaker.Config {
 	c := breaker.DefaultConfig()
 	c.RampFor = time.Duration(c.OpenFor)
+	if o.noBreaker {
+		c.MaxEjectionPercent = 0
+	}
 	return c
 }
 
@@ -119,14 +123,17 @@ func (p *product) Changed(now time.Duration) {
 		members := make([]picker.Member, len(p.f.servers)) // those that are not up are holes, so that indices are those of servers
 		status := make([]picker.Status, len(p.f.servers))
 		for _, j := range p.f.members {
-			members[j] = picker.Member{Endpoint: c.endpoints[j], Weight: 1}
+			e := c.endpoints[j]
+			members[j] = picker.Member{Endpoint: e, Weight: 1}
 			status[j] = picker.Ready
-			breakers = append(breakers, c.endpoints[j].Breaker())
+			if now > 0 && c.table.Member(int(j)).Endpoint == nil {
+				e.Reconnected(clock(now))
+				e.SlowStart(clock(now), slowStart)
+			}
+			breakers = append(breakers, e.Breaker())
 		}
 		plan := picker.Plan{Inference: p.plan, Update: p.plan, Guard: c.guard}
-		if c.guard != nil {
-			c.guard.Group.Set(clock(now), breakers)
-		}
+		c.guard.Group.Set(clock(now), breakers)
 		c.table = picker.NewTable(c.table, plan, members, status, c.rand)
 	}
 }
@@ -198,34 +205,18 @@ func (p *product) Again(now time.Duration, c *Call, _ Outcome) bool {
 // Tick implements Policy.
 func (p *product) Tick(now time.Duration) {
 	for i := range p.clients {
-		if c := &p.clients[i]; c.guard != nil {
-			c.guard.Watch(c.table, clock(now))
-		}
+		c := &p.clients[i]
+		c.guard.Watch(c.table, clock(now))
 	}
 }
 
-// The sources that reports come from, as endpoints tell them apart.
-const (
-	sourceStream = iota
-	sourceTrailer
-)
-
-// hearing is an endpoint that takes reports.
-type hearing interface {
-	Report(source int, now int64, r *health.Report)
-}
+// reportSource is the number of the source that reports come from, with responses or without: whichever is the last one holds.
+const reportSource = 0
 
 // Report implements Policy.
 func (p *product) Report(now time.Duration, client, server int, r *Report) {
-	e, ok := any(p.clients[client].endpoints[server]).(hearing)
-	if !ok {
-		return
-	}
-	from := sourceStream
-	if r.Response {
-		from = sourceTrailer
-	}
-	e.Report(from, clock(now), &r.Report)
+	c := &p.clients[client]
+	c.guard.Report(c.endpoints[server], reportSource, clock(now), &r.Report)
 }
 
 // retryBudget allows further attempts for a share of the calls of the last ten seconds, or for some each second if that is more.
