@@ -38,7 +38,10 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	set.BoolVar(&f.json, "json", false, "print JSON instead of a table")
 	set.BoolVar(&f.goals, "goals", false, "check the goals for routing quality, and exit with 1 if one is missed")
 	set.StringVar(&f.html, "html", "", "write a report with plots to `file`")
-	set.Func("scenario", "`IDs` of scenarios, separated by commas, or all", func(s string) error { f.scenarios = split(s); return nil })
+	set.Func("scenario", "`IDs` of scenarios, separated by commas, or all", func(s string) error {
+		f.scenarios = split(s)
+		return nil
+	})
 	set.Func("policies", "`names` of policies, separated by commas; default: those that suit the scenario", func(s string) error {
 		f.policies = split(s)
 		for _, p := range f.policies {
@@ -50,13 +53,14 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	})
 	set.Func("seeds", "`number` of runs of each policy, with the seeds 1, 2, ...; default 3", whole(&f.seeds, 1, maxSeeds))
 	set.Func("clients", "`number` of clients that share the traffic; default: the scenario's", whole(&f.clients, 1, 10_000))
-	set.Func("reports", "what clients hear from servers: stream:250ms, poll:5s, trailers or none; default: the scenario's", func(s string) error {
+	const hear = "what clients hear from servers: stream:250ms, poll:5s, trailers or none; default: the scenario's"
+	set.Func("reports", hear, func(s string) error {
 		r, err := sim.ParseReports(s)
 		f.reports = &r
 		return err
 	})
 	var traceFile string
-	set.StringVar(&traceFile, "trace", "", "CSV `file` with the columns arrival_s and model_id, for the scenarios that replay one")
+	set.StringVar(&traceFile, "trace", "", "CSV `file` with columns arrival_s and model_id, for the scenarios that replay one")
 	const ownFleet = "of a fleet of one's own: "
 	set.Func("servers", ownFleet+"`number` of servers; default 32", whole(&f.own.Servers, 1, 10_000))
 	set.Func("slots", ownFleet+"`number` of models that fit into a server's memory; default 4", whole(&f.own.Slots, 1, 10_000))
@@ -95,7 +99,7 @@ func (f *flags) exclude(set *flag.FlagSet) error {
 		switch g.Name {
 		case "servers", "slots", "models", "zipf", "rho", "load":
 			if f.scenarios != nil || f.goals {
-				err = fmt.Errorf("-%s is given with -scenario or -goals, want it alone: it describes a fleet of one's own", g.Name)
+				err = fmt.Errorf("-%s is given with -scenario or -goals, want it alone: it is for fleets of one's own", g.Name)
 			}
 		case "scenario", "clients", "reports", "html":
 			if f.goals {
