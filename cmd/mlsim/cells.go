@@ -66,7 +66,7 @@ func (f *flags) chosen(stderr io.Writer) ([]sim.Scenario, error) {
 		}
 	default:
 		for _, id := range f.scenarios {
-			sc, err := sim.Find(id)
+			sc, err := f.find(id)
 			if err != nil {
 				return nil, err
 			}

@@ -88,7 +88,7 @@ func newBench(f *flags, list []goal, ours string, stderr io.Writer) (*bench, []c
 	var checks []check
 	told := map[string]bool{}
 	for _, g := range list {
-		sc, err := sim.Find(g.scenario)
+		sc, err := f.find(g.scenario)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,16 +14,21 @@ import (
 func TestGoalsAreCheckedAndAMissIsAnError(t *testing.T) {
 	t.Parallel()
 	list := []goal{
-		{name: "A", scenario: "ring-friendly", metric: p99, factor: .4, against: "p2c"},
-		{name: "B", scenario: "ring-friendly", clients: 2, metric: loads, limit: 1},
+		{name: "A", scenario: "ring-friendly", metric: p99, factor: 1, against: "p2c"},
+		{name: "B", scenario: "ring-friendly", clients: 2, metric: loads, limit: 500},
 		{name: "C", scenario: "arena-70", metric: loads, limit: 1},
 	}
 	var out, errs bytes.Buffer
 	f, err := parse([]string{"-goals", "-seeds", "1"}, &errs)
 	require.NoError(t, err)
+	f.find = func(id string) (sim.Scenario, error) {
+		sc, err := sim.Find(id)
+		sc.From, sc.To = 20*time.Second, 40*time.Second
+		return sc, err
+	}
 	require.NoError(t, checkGoals(t.Context(), f, list, &out, &errs))
-	assert.Regexp(t, `met +A +ring-friendly +model_aware/affinity +p99 s .*0\.4 x p2c's 30`, out.String())
-	assert.Regexp(t, `met +B +ring-friendly M=2 +model_aware/affinity +cold loads +0 +1 +limit`, out.String())
+	assert.Regexp(t, `met +A +ring-friendly +model_aware/affinity +p99 s .*1 x p2c's 30`, out.String())
+	assert.Regexp(t, `met +B +ring-friendly M=2 +model_aware/affinity +cold loads +\d+ +500 +limit`, out.String())
 	assert.Contains(t, errs.String(), "goals for arena-70 are left out")
 
 	list[0].factor = .001
@@ -59,7 +65,7 @@ func TestGoalsNameScenariosAndPoliciesThatExist(t *testing.T) {
 func TestCellsAreShared(t *testing.T) {
 	t.Parallel()
 	var errs bytes.Buffer
-	b, checks, err := newBench(&flags{}, goals(), subject(), &errs)
+	b, checks, err := newBench(&flags{find: sim.Find}, goals(), subject(), &errs)
 	require.NoError(t, err)
 	assert.Less(t, len(b.cells), 2*len(checks))
 	seen := map[string]bool{}

@@ -24,13 +24,14 @@ type flags struct {
 	reports           *sim.Reports // nil for the scenario's
 	trace             *sim.Trace
 	own               sim.Scenario
+	find              func(id string) (sim.Scenario, error) // of scenarios by their IDs
 }
 
 const maxSeeds = 1000
 
 // parse reads the arguments.
 func parse(args []string, stderr io.Writer) (*flags, error) {
-	f := &flags{seeds: 3, own: sim.Defaults()}
+	f := &flags{seeds: 3, own: sim.Defaults(), find: sim.Find}
 	f.own.ID, f.own.About = "own", "a fleet of one's own"
 	set := flag.NewFlagSet("mlsim", flag.ContinueOnError)
 	set.SetOutput(stderr)
@@ -67,6 +68,9 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	set.Func("models", ownFleet+"`number` of models; default 64", whole(&f.own.Models, 1, 100_000))
 	set.Func("zipf", ownFleet+"how fast popularity falls with rank; default 1", number(&f.own.Zipf, "0 to 10"))
 	set.Func("rho", ownFleet+"offered work over capacity; default 0.7", number(&f.own.Rho, "above 0, up to 10"))
+	measured := f.own.To - f.own.From
+	set.Func("warmup", ownFleet+"`time` before the measured part; default 2m", duration(&f.own.From))
+	set.Func("measure", ownFleet+"`time` that is measured; default 5m", duration(&measured))
 	set.Func("load", ownFleet+"`time` that it takes to load a model; default 5s", duration(&f.own.Load))
 	switch err := set.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -76,6 +80,7 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	case set.NArg() > 0:
 		return nil, fmt.Errorf("arguments are %q, want flags only", set.Args())
 	}
+	f.own.To = f.own.From + measured
 	if err := f.exclude(set); err != nil {
 		return nil, err
 	}
@@ -97,7 +102,7 @@ func (f *flags) exclude(set *flag.FlagSet) error {
 	var err error
 	set.Visit(func(g *flag.Flag) {
 		switch g.Name {
-		case "servers", "slots", "models", "zipf", "rho", "load":
+		case "servers", "slots", "models", "zipf", "rho", "load", "warmup", "measure":
 			if f.scenarios != nil || f.goals {
 				err = fmt.Errorf("-%s is given with -scenario or -goals, want it alone: it is for fleets of one's own", g.Name)
 			}

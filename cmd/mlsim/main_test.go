@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // quick are the arguments of runs that take milliseconds.
-var quick = []string{"-servers", "4", "-slots", "2", "-models", "6", "-rho", "0.3", "-policies", "p2c,ring_hash,ring,all-resident"}
+var quick = []string{"-servers", "4", "-slots", "2", "-models", "6", "-rho", "0.3", "-warmup", "5s", "-measure", "10s", "-policies", "p2c,ring_hash,ring,all-resident"}
 
 func mlsim(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()

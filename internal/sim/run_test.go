@@ -12,7 +12,7 @@ import (
 // troubled is a small fleet in which everything happens at once.
 func troubled() Scenario {
 	sc := small()
-	sc.Servers = 8
+	sc.Servers, sc.From, sc.To = 8, 10*time.Second, 25*time.Second
 	sc.Changes = []Change{
 		{Kind: Slow, Count: 1, Factor: 10}, {Kind: BlackHole, Count: 1}, {Kind: BrokenModel, Count: 1}, {Kind: Join, Count: 2},
 		{Kind: Leave, Count: 2},
@@ -102,7 +102,7 @@ func TestDeadlinesBoundLatency(t *testing.T) {
 func TestBoundsAreBounds(t *testing.T) {
 	t.Parallel()
 	sc := small()
-	sc.Servers, sc.Slots, sc.Models, sc.To = 8, 3, 20, 120*time.Second
+	sc.Servers, sc.Slots, sc.Models = 8, 3, 20
 	floor := Fold(&sc, []*Result{run(t, sc, "all-resident", 1)})
 	static := Fold(&sc, []*Result{run(t, sc, "static-optimum", 1)})
 	assert.Zero(t, floor.Loads)
@@ -129,7 +129,7 @@ func TestABlackHoleAttractsCalls(t *testing.T) {
 	t.Parallel()
 	sc, err := Find("black-hole")
 	require.NoError(t, err)
-	sc.From, sc.To = 20*time.Second, 45*time.Second
+	sc.From, sc.To = 5*time.Second, 25*time.Second
 	share := func(policy string) float64 { return Fold(&sc, []*Result{run(t, sc, policy, 1)}).ErrorPercent }
 	assert.InDelta(t, 6.25, share("round_robin"), .3)
 	assert.InDelta(t, 9.5, share("p2c"), 1.5)
