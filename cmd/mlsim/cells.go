@@ -66,7 +66,7 @@ func (f *flags) chosen(stderr io.Writer) ([]sim.Scenario, error) {
 		}
 	default:
 		for _, id := range f.scenarios {
-			sc, err := sim.Find(id)
+			sc, err := f.find(id)
 			if err != nil {
 				return nil, err
 			}
@@ -134,7 +134,7 @@ func list(w io.Writer) error {
 	for _, k := range sim.Kinds() {
 		fmt.Fprintf(&b, "  %-22s %-8s %s\n", k.Name, k.Role, k.About)
 	}
-	b.WriteString("\nOurs may be followed by +retry (failed calls go to another server) and by -breaker (without circuit breakers).\n")
+	b.WriteString("\nOurs may be followed by +retry (failed calls go to another server) and -breaker (no circuit breakers).\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -31,7 +31,7 @@ type missed struct{ n, of int }
 func (m missed) Error() string { return fmt.Sprintf("%d of %d goals missed", m.n, m.of) }
 
 // checkGoals runs what the goals need, prints which of them are met, and returns an error if one is not.
-func checkGoals(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
+func checkGoals(ctx context.Context, f *flags, list []goal, stdout, stderr io.Writer) error {
 	ours := subject()
 	if f.policies != nil {
 		k, err := sim.KindOf(f.policies[0])
@@ -43,7 +43,7 @@ func checkGoals(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 		}
 		ours = k.Name
 	}
-	bench, checks, err := newBench(f, ours, stderr)
+	bench, checks, err := newBench(f, list, ours, stderr)
 	if err != nil {
 		return err
 	}
@@ -83,12 +83,12 @@ type bench struct {
 }
 
 // newBench returns the cells and the checks of all goals. It tells stderr which are left out since they need a trace.
-func newBench(f *flags, ours string, stderr io.Writer) (*bench, []check, error) {
+func newBench(f *flags, list []goal, ours string, stderr io.Writer) (*bench, []check, error) {
 	b := &bench{scenarios: map[string]*sim.Scenario{}, known: map[string]*cell{}}
 	var checks []check
 	told := map[string]bool{}
-	for _, g := range goals() {
-		sc, err := sim.Find(g.scenario)
+	for _, g := range list {
+		sc, err := f.find(g.scenario)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -170,7 +170,8 @@ func writeVerdicts(w io.Writer, verdicts []verdict, seeds int) error {
 		if !v.Met {
 			met = "MISSED"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.4g\t%.4g\t%s\n", met, v.Goal, v.Scenario, v.Policy, v.Metric, v.Got, v.Limit, v.Rule)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.4g\t%.4g\t%s\n",
+			met, v.Goal, v.Scenario, v.Policy, v.Metric, v.Got, v.Limit, v.Rule)
 	}
 	if err := t.Flush(); err != nil {
 		return err

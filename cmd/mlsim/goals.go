@@ -20,8 +20,8 @@ var (
 	loads3 = metric{"cold loads in 3 seeds", func(f *sim.Figures) float64 { return float64(3*f.Loads) / float64(f.Seeds) }}
 )
 
-// goal is something that our policy is to reach in a scenario: its metric is to be at most factor times that of another policy or, if
-// there is none, at most limit.
+// goal is something that our policy is to reach in a scenario: its metric is to be at most factor times that of another policy
+// or, if there is none, at most limit.
 type goal struct {
 	name     string
 	scenario string
@@ -46,7 +46,8 @@ func goals() []goal {
 		ratio("R1", id, 0, loads, .02, "p2c")
 	}
 	for _, id := range []string{
-		"fits-70", "fits-85", "tight-50", "tight-70", "tight-85", "over-30", "over-1000", "ring-friendly", "arena-70", "arena-over",
+		"fits-70", "fits-85", "tight-50", "tight-70", "tight-85",
+		"over-30", "over-1000", "ring-friendly", "arena-70", "arena-over",
 	} {
 		ratio("R2", id, 0, loads, 1, "ring_hash")
 		ratio("R2", id, 0, p99, .4, "ring_hash")

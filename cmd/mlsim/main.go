@@ -1,5 +1,5 @@
-// Mlsim runs load-balancing policies against simulated fleets of model servers in virtual time, side by side on the same calls, and
-// prints what each made of them: latencies, models loaded, errors; with bounds that no client can reach beside them.
+// Mlsim runs load-balancing policies against simulated fleets of model servers in virtual time, side by side on the same calls,
+// and prints what each made of them: latencies, models loaded, errors; with bounds that no client can reach beside them.
 //
 //	go run ./cmd/mlsim -list
 //	go run ./cmd/mlsim -scenario fits-70,tight-70 -seeds 5
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return list(stdout)
 	}
 	if f.goals {
-		return checkGoals(ctx, f, stdout, stderr)
+		return checkGoals(ctx, f, goals(), stdout, stderr)
 	}
 	cells, err := f.cells(stderr)
 	if err != nil {

@@ -69,7 +69,8 @@ func (s *scenarioReport) barChart(title string, low float64, value func(*sim.Fig
 		high = max(high, value(s.Policies[i].Figures))
 	}
 	at := logAxis(low, high, barLeft, barRight)
-	b := bars{Title: title, Bottom: barHeight * len(s.Policies), Height: barHeight*len(s.Policies) + 24, Ticks: decades(low, high, at)}
+	bottom := barHeight * len(s.Policies)
+	b := bars{Title: title, Bottom: bottom, Height: bottom + 24, Ticks: decades(low, high, at)}
 	for i := range s.Policies {
 		p := &s.Policies[i]
 		v := value(p.Figures)

@@ -69,8 +69,9 @@ func newReport(cells []*cell, seeds int) *report {
 func newSetup(sc *sim.Scenario) setup {
 	s := setup{
 		Servers: sc.Servers, Workers: sc.Workers, Slots: sc.Slots, Models: sc.Models, Zipf: sc.Zipf, Rho: sc.Rho, Swing: sc.Swing,
-		SwingPeriod: sc.SwingPeriod.Seconds(), Service: sc.Service.Seconds(), Load: sc.Load.Seconds(), Deadline: sc.Deadline.Seconds(),
-		Clients: sc.Clients, Reports: sc.Reports.String(), Warmup: sc.From.Seconds(), Measured: (sc.To - sc.From).Seconds(),
+		SwingPeriod: sc.SwingPeriod.Seconds(), Service: sc.Service.Seconds(), Load: sc.Load.Seconds(),
+		Deadline: sc.Deadline.Seconds(),
+		Clients:  sc.Clients, Reports: sc.Reports.String(), Warmup: sc.From.Seconds(), Measured: (sc.To - sc.From).Seconds(),
 		SLO: sc.SLO.Seconds(),
 	}
 	if sc.Trace != nil {
@@ -81,7 +82,8 @@ func newSetup(sc *sim.Scenario) setup {
 
 // sentence is the setup in a line.
 func (s setup) sentence() string {
-	return fmt.Sprintf("%d servers x %d workers, %d slots; %d models; rho %.2f; loads of %gs; %d clients; reports %s; measured %g to %g s",
+	return fmt.Sprintf("%d servers x %d workers, %d slots; %d models; rho %.2f; loads of %gs; %d clients; reports %s; "+
+		"measured from %g to %g s",
 		s.Servers, s.Workers, s.Slots, s.Models, s.Rho, s.Load, s.Clients, s.Reports, s.Warmup, s.Warmup+s.Measured)
 }
 

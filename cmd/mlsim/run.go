@@ -14,8 +14,8 @@ type job struct {
 	seed int // from 1
 }
 
-// runAll runs all cells with the seeds 1 to seeds, as many at once as there are processors, and fills in their figures. It returns
-// ctx's error if that ends before they have.
+// runAll runs all cells with the seeds 1 to seeds, as many at once as there are processors, and fills in their figures. It
+// returns ctx's error if that ends before they have.
 func runAll(ctx context.Context, cells []*cell, seeds int, p *progress) error {
 	jobs := make(chan job)
 	results := make(map[*cell][]*sim.Result, len(cells))

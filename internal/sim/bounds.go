@@ -7,9 +7,9 @@ import (
 
 // bounds are what no client could do: they know the state of all servers as it is.
 var bounds = []Kind{
-	{Name: "all-resident", Role: Bound, About: "every model in every memory, exact routing: the queueing floor", build: newAllResident},
-	{Name: "static-optimum", Role: Bound, About: "popularity known, models placed for good before the start, exact routing", build: newStatic},
-	{Name: "greedy-oracle", Role: Bound, About: "exact state of all servers, least expected completion, loads included", build: newGreedy},
+	{Name: "all-resident", Role: Bound, About: "every model everywhere, exact routing: the queueing floor", build: newAllResident},
+	{Name: "static-optimum", Role: Bound, About: "popularity known, models placed for good, exact routing", build: newStatic},
+	{Name: "greedy-oracle", Role: Bound, About: "exact state known, least expected completion with loads", build: newGreedy},
 }
 
 // expectedWait is how long a call that joins the run queue of a server is expected to wait for a worker.
@@ -50,8 +50,8 @@ func newAllResident(f *Fleet) Policy {
 // Place implements Policy.
 func (a *allResident) Place(_ time.Duration, c *Call) int { return a.f.soonest(a.f.members, c.Model) }
 
-// soonest returns the one of some servers, all of which hold a model, where a call for it is expected to be done first. Those that are
-// alike have equal chances.
+// soonest returns the one of some servers, all of which hold a model, where a call for it is expected to be done first. Those
+// that are alike have equal chances.
 func (f *Fleet) soonest(among []int32, m int32) int {
 	best, least, alike := -1, math.Inf(1), 0
 	for _, i := range among {

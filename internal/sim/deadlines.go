@@ -2,7 +2,8 @@ package sim
 
 import "time"
 
-// fifo is the calls in order of their deadlines, which is that of their arrival. A call that has ended stays until its turn comes.
+// fifo is the calls in order of their deadlines, which is that of their arrival. A call that has ended stays until its turn
+// comes.
 type fifo struct {
 	entries []deadline
 	head    int

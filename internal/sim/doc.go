@@ -8,6 +8,7 @@
 //   - a [Call] is one request, a [Policy] says which server gets it;
 //   - a [Run] is one policy in one scenario with one seed, a [Result] what came of it, and [Figures] what several add up to.
 //
-// Runs are deterministic: the same scenario, policy and seed give the same result. Arrivals, models and work belong to the request, and the
-// times of loads to the server and the number of the load, so all policies meet the same. A run starts no goroutine.
+// Runs are deterministic: the same scenario, policy and seed give the same result. Arrivals, models and work belong to the
+// request, and the times of loads to the server and the number of the load, so all policies meet the same. A run starts no
+// goroutine.
 package sim

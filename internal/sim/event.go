@@ -6,13 +6,12 @@ import "time"
 type eventKind uint8
 
 const (
-	eventServed  eventKind = iota // a call leaves its worker
-	eventFailed                   // a call fails
-	eventLoaded                   // the load that has a server's lane ends
-	eventReport                   // a server reports
-	eventTick                     // the policy does what depends on time alone
-	eventChange                   // something goes wrong, or is mended
-	eventDecline                  // a call that was refused has ended
+	eventServed eventKind = iota // a call leaves its worker
+	eventFailed                  // a call fails
+	eventLoaded                  // the load that has a server's lane ends
+	eventReport                  // a server reports
+	eventTick                    // the policy does what depends on time alone
+	eventChange                  // something goes wrong, or is mended
 )
 
 // event is something that will happen. One whose call has moved on meanwhile is ignored.

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Figures are what the runs of one policy in one scenario with several seeds add up to. Latencies are pooled: a percentile is that of the
-// calls of all seeds together. A call that failed counts with its deadline.
+// Figures are what the runs of one policy in one scenario with several seeds add up to. Latencies are pooled: a percentile is
+// that of the calls of all seeds together. A call that failed counts with its deadline.
 type Figures struct {
 	Seeds int `json:"seeds"`
 	Calls int `json:"calls"`
@@ -30,12 +30,13 @@ type Figures struct {
 	ColdPercent float64 `json:"coldPercent"`
 	// Retries is how many attempts there were beyond one for each call.
 	Retries int `json:"retries"`
-	// GoodputPercent is the work that was done within the scenario's SLO, over the fleet's capacity; CriticalPercent the share of the
-	// critical calls that were. Both are means over the seeds, and 0 if the scenario has no SLO.
+	// GoodputPercent is the work that was done within the scenario's SLO, over the fleet's capacity; CriticalPercent the share
+	// of the critical calls that were. Both are means over the seeds, and 0 if the scenario has no SLO.
 	GoodputPercent  float64 `json:"goodputPercent,omitempty"`
 	CriticalPercent float64 `json:"criticalPercent,omitempty"`
 
-	// Exceedance is the share of the calls that took longer than a latency, and OverTime the 99th percentile by the time when calls arrived.
+	// Exceedance is the share of the calls that took longer than a latency, and OverTime the 99th percentile by the time when
+	// calls arrived.
 	Exceedance []Point `json:"-"`
 	OverTime   []Point `json:"-"`
 }
@@ -77,8 +78,8 @@ func Fold(sc *Scenario, results []*Result) *Figures {
 	return f
 }
 
-// exceedance returns the share of the values that are above each of some quantiles, evenly spread on a logarithmic scale down to 1 in
-// 1000.
+// exceedance returns the share of the values that are above each of some quantiles, evenly spread on a logarithmic scale down to
+// 1 in 1000.
 func exceedance(sorted []float32) []Point {
 	const points = 90
 	var curve []Point

@@ -228,8 +228,8 @@ func (f *Fleet) broadcast(s *server) {
 	}
 }
 
-// loaded counts a load that begins.
-func (f *Fleet) loaded(now time.Duration, _ int32) {
+// loadBegins counts a load.
+func (f *Fleet) loadBegins(now time.Duration) {
 	if now >= f.From {
 		f.result.Loads++
 	}

@@ -88,7 +88,7 @@ func (s *server) startLoad(now time.Duration) {
 		s.loading = true
 		took := time.Duration(float64(lognormal(s.draws, s.fleet.Load, loadCV)) * s.slow)
 		s.loadEnds = now + took
-		s.fleet.loaded(now, s.index)
+		s.fleet.loadBegins(now)
 		s.fleet.agenda.add(event{at: s.loadEnds, kind: eventLoaded, index: s.index})
 	}
 }

@@ -9,7 +9,7 @@ import (
 type outlierConfig struct {
 	interval, base, maxEjection time.Duration
 	maxPercent                  int
-	stdevFactor                 float64 // of the success rate, in thousandths of a standard deviation in gRPC
+	stdevFactor                 float64 // of the success rate; gRPC's unit is a thousandth
 	successHosts, successVolume int
 	failurePercent              float64
 	failureHosts, failureVolume int
@@ -37,7 +37,8 @@ func (c outlierConfig) over(build func(*Fleet) Policy) func(*Fleet) Policy {
 	}
 }
 
-// outlierDetection ejects servers that fail more of a client's calls than the others. Each client has detection, and a policy, of its own.
+// outlierDetection ejects servers that fail more of a client's calls than the others. Each client has detection, and a policy,
+// of its own.
 type outlierDetection struct {
 	quiet
 	config  outlierConfig

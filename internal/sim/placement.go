@@ -20,9 +20,9 @@ type placement struct {
 // enough is how busy one replica of a model may keep its server where not all models fit into memory.
 const enough = 0.6
 
-// newPlacement places models for good, the most popular ones first. If all fit, the hottest have as many replicas as there is room for,
-// so that the load of one replica is as even as can be. If not, tail slots of each server are left to the models that come and go, and
-// the others have no more replicas than they need.
+// newPlacement places models for good, the most popular ones first. If all fit, the hottest have as many replicas as there is
+// room for, so that the load of one replica is as even as can be. If not, tail slots of each server are left to the models that
+// come and go, and the others have no more replicas than they need.
 func newPlacement(work []float64, servers, slots, tail int) *placement {
 	p := &placement{
 		work: work, slots: slots - tail, holders: make([][]int32, len(work)), held: make([][]int32, servers),

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Policy places the calls of all clients of a run; where clients know different things it keeps them apart. Its methods are called
-// one at a time.
+// Policy places the calls of all clients of a run; where clients know different things it keeps them apart. Its methods are
+// called one at a time.
 type Policy interface {
 	// Place returns the index of the server that a call is sent to, or -1 to send it nowhere.
 	Place(now time.Duration, c *Call) int
@@ -66,8 +66,9 @@ var kinds = slices.Concat(baselines, bounds)
 // Kinds returns all kinds of policies: ours, the baselines, the bounds.
 func Kinds() []Kind { return slices.Concat(productKinds(), kinds) }
 
-// KindOf returns the kind of a name. Our strategies go by their names too, where no other policy has it, and all of ours with options: "+retry"
-// sends calls that failed to another server, "-breaker" goes without breakers. Its errors are of type *FieldError.
+// KindOf returns the kind of a name. Our strategies go by their names too, where no other policy has it, and all of ours with
+// options: "+retry" sends calls that failed to another server, "-breaker" goes without breakers. Its errors are of type
+// *FieldError.
 func KindOf(name string) (Kind, error) {
 	for _, k := range Kinds() {
 		if k.Name == name {

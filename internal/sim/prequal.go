@@ -18,10 +18,8 @@ const (
 type prequal struct {
 	quiet
 	f       *Fleet
-	reuse   int // how many calls a probe is good for
-	rif     []int32
-	atSent  map[*Call]int32 // calls in flight at the server when the call came
-	latency []latencies     // by server
+	rif     []int32     // calls in flight, by server
+	latency []latencies // by server
 	clients []prequalClient
 }
 
@@ -39,30 +37,31 @@ type probe struct {
 	at      time.Duration
 	rif     int32
 	latency float64
-	used    int
 }
 
 func newPrequal(f *Fleet) Policy {
 	p := &prequal{
 		f: f, rif: make([]int32, len(f.servers)), latency: make([]latencies, len(f.servers)),
-		atSent: make(map[*Call]int32), clients: make([]prequalClient, f.Clients), reuse: 1,
+		clients: make([]prequalClient, f.Clients),
 	}
 	return p
 }
 
-// Place implements Policy. The probes that a call sends are for those after it.
+// Place implements Policy. The probes that a call sends are for those after it. Its tag is how many others were in flight where
+// it went.
 func (p *prequal) Place(now time.Duration, c *Call) int {
 	client := &p.clients[c.Client]
 	client.pool = slices.DeleteFunc(client.pool, func(q probe) bool { return now-q.at > prequalAge })
 	server := p.choose(client)
 	p.probe(client, now)
 	client.drop()
-	p.atSent[c] = p.rif[server]
+	c.tag = p.rif[server]
 	p.rif[server]++
 	return int(server)
 }
 
-// choose takes the coldest of the pool by the rule hot-cold-lexicographic.
+// choose takes the coldest of the pool by the rule hot-cold-lexicographic. With three probes a call there is no need to use one
+// twice.
 func (p *prequal) choose(client *prequalClient) int32 {
 	if len(client.pool) < 2 {
 		return p.f.members[p.f.rand.IntN(len(p.f.members))]
@@ -73,12 +72,8 @@ func (p *prequal) choose(client *prequalClient) int32 {
 			best = i
 		}
 	}
-	q := &client.pool[best]
-	server := q.server
-	q.rif++
-	if q.used++; q.used >= p.reuse {
-		client.pool = slices.Delete(client.pool, best, best+1)
-	}
+	server := client.pool[best].server
+	client.pool = slices.Delete(client.pool, best, best+1)
 	return server
 }
 
@@ -133,8 +128,7 @@ func (c *prequalClient) drop() {
 // Done implements Policy.
 func (p *prequal) Done(now time.Duration, c *Call, _ Outcome) {
 	p.rif[c.Server]--
-	p.latency[c.Server].add(p.atSent[c], (now - c.Sent).Seconds())
-	delete(p.atSent, c)
+	p.latency[c.Server].add(c.tag, (now - c.Sent).Seconds())
 }
 
 const (

@@ -120,7 +120,7 @@ func (p *product) Changed(now time.Duration) {
 	for i := range p.clients {
 		c := &p.clients[i]
 		var breakers []*breaker.Breaker
-		members := make([]picker.Member, len(p.f.servers)) // those that are not up are holes, so that indices are those of servers
+		members := make([]picker.Member, len(p.f.servers)) // those that are down are holes: indices are those of servers
 		status := make([]picker.Status, len(p.f.servers))
 		for _, j := range p.f.members {
 			e := c.endpoints[j]
@@ -181,8 +181,8 @@ func (p *product) Done(now time.Duration, c *Call, o Outcome) {
 	p.free = append(p.free, c.tag)
 }
 
-// judge returns what the picker is told of an outcome. A deadline that has passed is the endpoint's failure only if it had the time after
-// which it is slow.
+// judge returns what the picker is told of an outcome. A deadline that has passed is the endpoint's failure only if it had the
+// time after which it is slow.
 func judge(a *picker.Attempt, now time.Duration, o Outcome) picker.Outcome {
 	switch o {
 	case OutcomeSuccess:

@@ -15,13 +15,14 @@ type Scenario struct {
 	Slots int
 	// Workers is how many calls a server works on at once; from 1.
 	Workers int
-	// Models is how many models there are, and Zipf how fast their popularity falls: with this power of the rank. A Trace has its own.
+	// Models is how many models there are, and Zipf how fast their popularity falls: with this power of the rank. A Trace has
+	// its own.
 	Models int
 	Zipf   float64
 	// Rho is the offered work over the fleet's capacity, loads excluded; above 0.
 	Rho float64
-	// Swing is by which share of its mean the rate of random arrivals is above it in one half of each SwingPeriod, and below it in the
-	// other; from 0 to below 1. A SwingPeriod of 0 leaves the rate as it is.
+	// Swing is by which share of its mean the rate of random arrivals is above it in one half of each SwingPeriod, and below it
+	// in the other; from 0 to below 1. A SwingPeriod of 0 leaves the rate as it is.
 	Swing       float64
 	SwingPeriod time.Duration
 	// Service is the mean work of a call, Load the mean time that it takes to load a model, Deadline how long callers wait.
@@ -32,8 +33,8 @@ type Scenario struct {
 	Reports Reports
 	// Everywhere puts the models that fit into memory, the most popular first, into that of every server before the start.
 	Everywhere bool
-	// From and To bound the measured part, from the start of the run: calls that arrive in it count, and the loads that begin from its
-	// start until the last of its calls has ended.
+	// From and To bound the measured part, from the start of the run: calls that arrive in it count, and the loads that begin
+	// from its start until the last of its calls has ended.
 	From, To time.Duration
 	// Changes are what goes wrong at From.
 	Changes []Change
@@ -131,6 +132,10 @@ func (sc *Scenario) Validate() error {
 		return wrong("service", sc.Service, "above 0")
 	case sc.Load <= 0 || sc.Load > time.Hour:
 		return wrong("load", sc.Load, "above 0, up to 1h")
+	case sc.Deadline <= 0:
+		return wrong("deadline", sc.Deadline, "above 0")
+	case sc.From < 0 || sc.To <= sc.From:
+		return wrong("to", sc.To, "after from, "+sc.From.String())
 	case sc.Clients < 1 || sc.Clients > maxClients:
 		return wrong("clients", sc.Clients, fmt.Sprintf("1 to %d", maxClients))
 	case sc.total()*max(sc.Clients, len(sc.shares())) > maxPairs:

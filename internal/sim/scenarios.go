@@ -41,7 +41,7 @@ func Scenarios() []Scenario {
 	}
 
 	for _, rho := range []float64{.70, .85} {
-		add(Defaults(), fmt.Sprintf("fits-%.0f", 100*rho), "64 models, Zipf 1, on 32 servers with 4 slots: memory for twice as many",
+		add(Defaults(), fmt.Sprintf("fits-%.0f", 100*rho), "64 models, Zipf 1, on 32 servers with 4 slots: room for twice as many",
 			func(s *Scenario) { s.Rho = rho })
 	}
 	for _, rho := range []float64{.50, .70, .85} {
@@ -77,8 +77,10 @@ func Scenarios() []Scenario {
 		func(s *Scenario) { s.Models, s.Everywhere, s.Changes = 8, true, []Change{{Kind: BlackHole, Count: 1}} })
 	add(faulty(), "broken-model", "the hottest model fails on the server that serves it most",
 		func(s *Scenario) { s.Rho, s.Changes = .3, []Change{{Kind: BrokenModel, Count: 1}} })
-	add(faulty(), "plus-10", "2 servers join 16 at once", func(s *Scenario) { s.Rho, s.Changes = .15, []Change{{Kind: Join, Count: 2}} })
-	add(faulty(), "minus-10", "2 of 16 servers leave at once", func(s *Scenario) { s.Rho, s.Changes = .15, []Change{{Kind: Leave, Count: 2}} })
+	add(faulty(), "plus-10", "2 servers join 16 at once",
+		func(s *Scenario) { s.Rho, s.Changes = .15, []Change{{Kind: Join, Count: 2}} })
+	add(faulty(), "minus-10", "2 of 16 servers leave at once",
+		func(s *Scenario) { s.Rho, s.Changes = .15, []Change{{Kind: Leave, Count: 2}} })
 	for _, rho := range []float64{.3, .5} {
 		id := "flash"
 		if rho > .3 {

@@ -33,8 +33,8 @@ const (
 	columnModel   = "model_id"
 )
 
-// ReadTrace reads a trace in CSV with the columns arrival_s, in seconds and ascending, and model_id; others are ignored. file is what
-// errors call it.
+// ReadTrace reads a trace in CSV with the columns arrival_s, in seconds and ascending, and model_id; others are ignored. file is
+// what errors call it.
 func ReadTrace(r io.Reader, file string) (*Trace, error) {
 	in := csv.NewReader(r)
 	header, err := in.Read()
@@ -58,7 +58,8 @@ func ReadTrace(r io.Reader, file string) (*Trace, error) {
 		line, _ := in.FieldPos(0)
 		at, err := strconv.ParseFloat(record[arrival], 64)
 		if err != nil || !(at >= 0) || math.IsInf(at, 0) || len(times) > 0 && at < times[len(times)-1] {
-			return nil, fmt.Errorf("%s:%d: %s is %q, want seconds from 0, not before the row above", file, line, columnArrival, record[arrival])
+			const want = "seconds from 0, not before the row above"
+			return nil, fmt.Errorf("%s:%d: %s is %q, want %s", file, line, columnArrival, record[arrival], want)
 		}
 		if record[model] == "" {
 			return nil, fmt.Errorf("%s:%d: %s is empty, want the name of a model", file, line, columnModel)
