@@ -67,7 +67,7 @@ func (x *estimator) of(e *Endpoint) (s state) {
 	}
 	others := float64(f.active.Load() - f.own.Load())
 	if others > 0 {
-		others = x.others + (others-x.others)*decayed(s.age/(tn(5,ageOfServices)*x.service))
+		others = x.others + (others-x.others)*decayed(s.age/(ageOfServices*x.service))
 	}
 	s.calls = max(s.own+others, s.own-float64(f.waits.Load()), 0)
 	return s
@@ -103,7 +103,7 @@ func (x *estimator) laneFree(e *Endpoint) (free, load float64) {
 
 // evictionCost is what it costs others when a load on the endpoint pushes a model out: nothing if there is room, the less the longer the victim has not
 // been used, less if others hold it too, and more than a load if all are in use.
-func (x *estimator) evictionCost(g *Guard, e *Endpoint, load float64) float64 {
+func (x *estimator) evictionCost(e *Endpoint, load float64) float64 {
 	const (
 		spared  = 4.0  // how many loads' time a model must have been idle to be worth next to nothing
 		copied  = 0.15 // of the cost if another endpoint holds the victim
