@@ -32,8 +32,9 @@ const barred = leaving | ailing
 type reports struct {
 	mu      sync.Mutex
 	sources [health.MaxSources]word
-	parent  health.ServerState // the verdict of what stands above the policy
 	heard   bool               // that the server is or was ready, on this connection
+	parent  health.ServerState // the verdict of what stands above the policy
+	passed  bool               // that was ready, on this connection; it is too where nothing is checked
 
 	// A server that says now this, now that is out at once, and back when it has said nothing against it for a while.
 	left    int   // how often it has left, lately
@@ -127,7 +128,7 @@ func (rs *reports) forget() {
 	for i := range rs.sources {
 		rs.sources[i].withdraw()
 	}
-	rs.parent, rs.heard, rs.left, rs.steady = health.ServerUnknown, false, 0, 0
+	rs.parent, rs.passed, rs.heard, rs.left, rs.steady = health.ServerUnknown, false, false, 0, 0
 }
 
 func (w *word) withdraw() {
@@ -220,8 +221,8 @@ func (g *Guard) settle(e *Endpoint, now int64, models bool) {
 	rs := &e.reports
 	var s standing
 	expires := int64(math.MaxInt64)
-	against, lazy := rs.parent == health.ServerNotReady, false
-	rs.heard = rs.heard || rs.parent == health.ServerReady
+	against, lazy := false, false
+	rs.passed = rs.passed || rs.parent == health.ServerReady
 	for i := range rs.sources {
 		w := &rs.sources[i]
 		if w.until == 0 {
@@ -264,7 +265,9 @@ func (g *Guard) settle(e *Endpoint, now int64, models bool) {
 		s |= before & serving
 	}
 	rs.heard = rs.heard || s&serving != 0
-	s |= rs.readiness(before, now, against)
+	started := rs.heard || rs.passed && !against
+	against = against || rs.parent == health.ServerNotReady
+	s |= rs.readiness(before, now, against, started)
 	if s&notReady != 0 && !against {
 		expires = min(expires, rs.steady+rs.steadyFor())
 	}
@@ -272,10 +275,10 @@ func (g *Guard) settle(e *Endpoint, now int64, models bool) {
 	e.stand(s, ^(ailing | ramping))
 }
 
-// readiness returns whether the server counts as not ready.
-func (rs *reports) readiness(before standing, now int64, against bool) standing {
+// readiness returns whether the server counts as not ready, where something is said against it or not, and it has been ready or not.
+func (rs *reports) readiness(before standing, now int64, against, started bool) standing {
 	if against {
-		if before&notReady == 0 && rs.heard {
+		if before&notReady == 0 && started {
 			if now-rs.leftAt > leftMemory {
 				rs.left = 0
 			}
@@ -283,7 +286,7 @@ func (rs *reports) readiness(before standing, now int64, against bool) standing 
 			rs.leftAt = now
 		}
 		rs.steady = 0
-		if !rs.heard {
+		if !started {
 			return notReady | starting
 		}
 		return notReady

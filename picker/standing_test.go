@@ -168,6 +168,28 @@ func TestTheFirstWordIsTakenAtOnce(t *testing.T) {
 	assert.True(t, w.takes("a"))
 }
 
+// The verdict of what stands above is that an endpoint is ready wherever nothing is checked.
+func TestAVerdictAloneMakesNoServerReadyThatSaysItIsNot(t *testing.T) {
+	t.Parallel()
+	w := newWard()
+	w.g.Verdict(w.e, w.now, health.ServerReady)
+	assert.True(t, w.takes("a"))
+	w.says(0, health.Report{Server: health.ServerNotReady})
+	assert.False(t, w.fit("a", true), "it has not been ready")
+	w.g.Verdict(w.e, w.now, health.ServerNotReady)
+	assert.False(t, w.fit("a", true))
+	w.g.Verdict(w.e, w.now, health.ServerReady)
+	w.says(0, health.Report{Server: health.ServerReady})
+	assert.True(t, w.takes("a"))
+	w.says(0, health.Report{Server: health.ServerNotReady})
+	assert.True(t, !w.takes("a") && w.fit("a", true), "it has been ready")
+
+	w = newWard()
+	w.g.Verdict(w.e, w.now, health.ServerReady)
+	w.g.Verdict(w.e, w.now, health.ServerNotReady)
+	assert.True(t, !w.takes("a") && w.fit("a", true), "where nobody else speaks the verdict stands")
+}
+
 func TestAReconnectedServerStartsAnew(t *testing.T) {
 	t.Parallel()
 	w := newWard()

@@ -60,6 +60,9 @@ func watch(ctx context.Context, client healthpb.HealthClient, o *monitor.Options
 				return h.err
 			case h.model != nil:
 				w.report.Models = w.models.hear(h.model, h.status, w.report.Models)
+				if w.models.named { // one that keeps a state for each model cannot load those that it says it does not know
+					w.report.OnDemand = health.No
+				}
 			default:
 				w.report.Server = server(h.status)
 			}

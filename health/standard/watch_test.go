@@ -193,6 +193,7 @@ func TestUnknownNamesAreNotAbsentUntilOneIsKnown(t *testing.T) {
 		synctest.Wait()
 		assert.Empty(t, r.States())
 		assert.Equal(t, health.ServerReady, r.Now().Report.Server)
+		assert.Equal(t, health.Unknown, r.Now().Report.OnDemand)
 		s.SetServingStatus("B", statusNotServing)
 		synctest.Wait()
 		assert.Equal(t, map[string]health.ModelState{
@@ -208,6 +209,7 @@ func TestModelsComeAndGo(t *testing.T) {
 		s.SetServingStatus("C", statusServing)
 		r, _ := start(t, s, models)
 		assert.Equal(t, map[string]health.ModelState{"A": health.ModelReady, "B": health.ModelAbsent}, r.States())
+		assert.Equal(t, health.No, r.Now().Report.OnDemand, "a server that knows its models by name loads no others for a call")
 		models.set("C", "B")
 		time.Sleep(interval)
 		synctest.Wait()

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
@@ -21,7 +20,7 @@ import (
 )
 
 // Backend is a server that takes any method, unary or streaming. It answers each message with its own name, after
-// whatever its handler does. It also serves grpc.health.v1.
+// whatever its handler does. It also serves grpc.health.v1, and answers other questions about its health as Answers says.
 type Backend struct {
 	Name string
 
@@ -36,6 +35,7 @@ type Backend struct {
 	rude     bool // connections are accepted and closed
 
 	gate gate // shut while the server is frozen
+	desk desk
 
 	accepted, open atomic.Int64
 	started        atomic.Int64
@@ -108,7 +108,6 @@ func (b *Backend) listenLocked() {
 	b.listener = bufconn.Listen(32 << 10)
 	b.server = grpc.NewServer(grpc.UnknownServiceHandler(b.serve), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
 	b.health = health.NewServer()
-	healthpb.RegisterHealthServer(b.server, b.health)
 	s, l := b.server, counting{b.listener, &b.accepted, &b.gate}
 	go func() { _ = s.Serve(l) }() // it returns when the server is stopped
 }
@@ -156,19 +155,6 @@ func (b *Backend) stop(how func(*grpc.Server)) {
 	}
 }
 
-// Serving sets what the server answers to health checks; it is true at first. The server must be started.
-func (b *Backend) Serving(yes bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := healthpb.HealthCheckResponse_NOT_SERVING
-	if yes {
-		s = healthpb.HealthCheckResponse_SERVING
-	}
-	if b.health != nil {
-		b.health.SetServingStatus("", s)
-	}
-}
-
 // dial connects to the server.
 func (b *Backend) dial(ctx context.Context) (net.Conn, error) {
 	b.mu.Lock()
@@ -208,31 +194,21 @@ func (l counting) Accept() (net.Conn, error) {
 	return &conn{Conn: &freezable{Conn: c, gate: l.gate, gone: make(chan struct{})}, remote: "client"}, nil
 }
 
-// probes are the methods by which a server is asked about its health, beside grpc.health.v1. Backends have none of them.
-var probes = map[string]bool{
-	"/inference.GRPCInferenceService/ServerReady":                        true,
-	"/inference.GRPCInferenceService/ModelStatistics":                    true,
-	"/inference.GRPCInferenceService/RepositoryIndex":                    true,
-	"/inference.model_repository.ModelRepositoryService/RepositoryIndex": true,
-	"/mlbalancer.gpustats.v1.GPUStats/Watch":                             true,
-	"/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics":              true,
-}
-
-// serve is the handler of every method but those.
+// serve is the handler of every method.
 func (b *Backend) serve(_ any, stream grpc.ServerStream) error {
-	if method, _ := grpc.MethodFromServerStream(stream); probes[method] {
-		return status.Error(codes.Unimplemented, "the server says nothing of its health this way")
+	method, _ := grpc.MethodFromServerStream(stream)
+	if first, ok := probes[method]; ok {
+		return b.answerProbe(method, first, stream)
 	}
 	b.started.Add(1)
 	b.running.Add(1)
 	defer b.running.Add(-1)
-	err := b.answer(stream)
+	err := b.answer(method, stream)
 	b.fleet.answered(status.Code(err))
 	return err
 }
 
-func (b *Backend) answer(stream grpc.ServerStream) error {
-	method, _ := grpc.MethodFromServerStream(stream)
+func (b *Backend) answer(method string, stream grpc.ServerStream) error {
 	for {
 		var msg emptypb.Empty
 		switch err := stream.RecvMsg(&msg); {
