@@ -47,9 +47,9 @@ func TestHealthReadOut(t *testing.T) {
 			`{"server":"draining","sources":{"oip":"draining"},"score":1,"parts":{},"slow_start":1}`},
 		{"models alone", &health.Report{Complete: true},
 			`{"server":"ready","sources":{"oip":"unknown"},"score":1,"parts":{},"slow_start":1}`},
-		{"everything", &everything, `{"server":"ready","sources":{"oip":"ready"},"score":1,"parts":{},"slow_start":1,"load":{"age_ns":2000000000,
-			"active":3,"waiting":0,"workers":4,"connections":7,"utilization":0.5,"queue_delay_ns":20000000,"memory_free":0.25,"lane_free_ns":0,
-			"load_time_ns":5000000000,"victim":{"kind":"idle","unused_for_ns":62000000000}}}`},
+		{"everything", &everything, `{"server":"ready","sources":{"oip":"ready"},"score":1,"parts":{},"slow_start":1,"load":{
+			"age_ns":2000000000,"active":3,"waiting":0,"workers":4,"connections":7,"utilization":0.5,"queue_delay_ns":20000000,
+			"memory_free":0.25,"lane_free_ns":0,"load_time_ns":5000000000,"victim":{"kind":"idle","unused_for_ns":62000000000}}}`},
 		{"zero is something", &busy, `{"server":"ready","sources":{"oip":"ready"},"score":1,"parts":{},"slow_start":1,
 			"load":{"age_ns":2000000000,"waiting":0,"victim":{"kind":"busy"}}}`},
 	} {

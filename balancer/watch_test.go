@@ -86,8 +86,8 @@ func (noServices) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.C
 	return nil, errNoService
 }
 
-// Servers are asked anew when it is the section health that has changed, and only then: each time costs a round of questions to all
-// servers, and what they have said until then is forgotten.
+// Servers are asked anew when it is the section health that has changed, and only then: each time costs a round of questions to
+// all of them, and what they have said until then is forgotten.
 func TestConfigsThatAskTheSameAreOneQuestion(t *testing.T) {
 	t.Parallel()
 	c := &wires{}

@@ -116,8 +116,9 @@ func (f *fleet) awaitReady() {
 	f.channel.await(f.tb, "connection of all endpoints", func() bool { return f.channel.ready == n })
 }
 
-// awaitPlaces waits until none of the calls is put off any more. A policy that asks servers about their health puts off those whose
-// home is connected but has not answered yet; others do not. Each call costs one pick, so that the wait can be part of what is timed.
+// awaitPlaces waits until none of the calls is put off any more. A policy that asks servers about their health puts off those
+// whose home is connected but has not answered yet; others do not. Each call costs one pick, so that the wait can be part of what
+// is timed.
 func (f *fleet) awaitPlaces(calls ...gbalancer.PickInfo) {
 	if !f.policy.asks {
 		return
@@ -135,8 +136,8 @@ func (f *fleet) awaitPlaces(calls ...gbalancer.PickInfo) {
 	})
 }
 
-// awaitUsable waits until all endpoints are connected and, if the policy asks them about their health, have answered. It looks at all
-// of them each time, and is not to be timed.
+// awaitUsable waits until all endpoints are connected and, if the policy asks them about their health, have answered. It looks at
+// all of them each time, and is not to be timed.
 func (f *fleet) awaitUsable() {
 	f.awaitReady()
 	if !f.policy.asks {
@@ -194,8 +195,8 @@ func (f *fleet) reachAll() {
 	require.Equal(f.tb, connectivity.Ready, f.channel.state.Load().ConnectivityState, f.policy.label)
 }
 
-// flap has the connection that serves a model break down and come back; it returns when the policy has published a picker for each of
-// the two, and places calls for the model again.
+// flap has the connection that serves a model break down and come back; it returns when the policy has published a picker for each
+// of the two, and places calls for the model again.
 func (f *fleet) flap(sc *subConn, model gbalancer.PickInfo) {
 	before := f.channel.pushed()
 	f.channel.run(func() { sc.become(connectivity.Idle) })

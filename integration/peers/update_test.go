@@ -9,8 +9,8 @@ const large = 1000
 // BenchmarkUpdate measures how long a change of the fleet takes to become a new picker.
 //
 //   - replace: the resolver lists one new endpoint in place of an old one, until a picker of the new list is published;
-//   - flap: one connection is lost and comes back, until the last of the pickers that this brings about: model_aware's only when the
-//     server has answered what it was asked about its health, since it gets no calls before.
+//   - flap: one connection is lost and comes back, until the last of the pickers that this brings about: model_aware's only when
+//     the server has answered what it was asked about its health, since it gets no calls before.
 func BenchmarkUpdate(b *testing.B) {
 	all := policies
 	if fine, ok := ringHashFine(); ok {
