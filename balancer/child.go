@@ -92,6 +92,7 @@ func (c *child) connState(sc gbalancer.SubConn, s connectivity.State) {
 		e, config := c.member.endpoint, p.config
 		p.mu.Unlock()
 		e.Reconnected(monotonic())
+		p.guard.Unheard(e)
 		watch := p.watchHealth(sc, e, config.Health)
 		p.mu.Lock()
 		c.ready, c.watch, c.judged, c.since = sc, watch, false, time.Now()
@@ -119,7 +120,7 @@ func (c *child) rewatch(h *HealthConfig) {
 		return
 	}
 	old.stop()
-	m.endpoint.Unheard()
+	p.guard.Unheard(m.endpoint)
 	watch := p.watchHealth(sc, m.endpoint, h)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,6 +23,7 @@ type Endpoint struct {
 	lostAt        atomic.Int64
 	faulty        atomic.Bool // a model has a breaker that must be asked
 	standing      atomic.Uint32
+	slot          atomic.Int32 // where it is in its channel's tables
 	rampAt        atomic.Int64 // when its slow start began
 	rampFor       atomic.Int64 // and how long it is
 	score         health.Score
@@ -34,6 +35,8 @@ type Endpoint struct {
 	picks   [NumReasons]atomic.Uint64
 	vitals  health.Vitals
 	facts   facts
+	slow    drag
+	loads   loads
 	_       [64]byte
 
 	models  modelTable

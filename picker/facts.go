@@ -30,6 +30,7 @@ type facts struct {
 	loadTime   atomic.Int64
 	victim     atomic.Uint64 // health.Victim in the lowest bits, and the rest of the model's key above it
 	victimUsed atomic.Int64  // when
+	copied     atomic.Int32  // on how many endpoints the victim was at the last report
 }
 
 const victimMask = 3
@@ -82,6 +83,7 @@ func (f *facts) count(field health.Fields, l *health.Load, to *atomic.Int32, n i
 func (f *facts) forget() {
 	f.has.Store(0)
 	f.at.Store(0)
+	f.active.Store(0)
 	f.memoryAt.Store(0)
 	f.connAt.Store(0)
 }
@@ -89,10 +91,11 @@ func (f *facts) forget() {
 // free returns the share of GPU memory that is free.
 func (f *facts) free() float64 { return float64(math.Float32frombits(f.memoryFree.Load())) }
 
-// known reports whether a field has been said, by a report that is not older than age.
-func (f *facts) known(field health.Fields, now, age int64) bool {
-	return health.Fields(f.has.Load())&field == field && now-f.at.Load() <= age
-}
+// others returns how many calls others had in flight at the last report.
+func (f *facts) others() int64 { return max(0, int64(f.active.Load()-f.own.Load())) }
+
+// busy returns how busy the server said it is, from 0 to 1; 0 if it did not.
+func (f *facts) busy() float64 { return min(1, float64(math.Float32frombits(f.utilization.Load()))) }
 
 // Note takes in how busy the endpoint's server said it is. It neither locks nor allocates.
 func (e *Endpoint) Note(now int64, l *health.Load) { e.facts.note(e, now, l, 0) }

@@ -20,6 +20,9 @@ type Guard struct {
 	panicAt  atomic.Uint32
 	health   atomic.Pointer[health.Config]
 	turn     int // whose score is due; of Watch alone
+
+	residency residency
+	service   average // of all models together: how long they take without waiting
 }
 
 // NewGuard returns a Guard with the given rules of breakers. rand returns uniformly distributed random numbers and is safe for concurrent
@@ -51,7 +54,7 @@ func (g *Guard) Panic() bool { return g.panic.Load() }
 // call that was refused since the last time may have better luck now.
 func (g *Guard) Watch(t *Table, now int64) (freed bool) {
 	freed = g.Group.Tick(now)
-	ready, usable := len(t.ready), 0
+	ready, usable, informed := len(t.ready), 0, 0
 	for _, i := range t.ready {
 		e := t.members[i].Endpoint
 		if e.faulty.Load() {
@@ -61,8 +64,12 @@ func (g *Guard) Watch(t *Table, now int64) (freed bool) {
 		if e.open(now) && e.well() {
 			usable++
 		}
+		if e.stands()&(listed|leaving) != 0 {
+			informed++
+		}
 	}
 	g.turn++
+	g.residency.informed.Store(informed*2 > ready)
 	panic := float64(usable) < float64(ready)*float64(g.panicAt.Load())/panicScale
 	return g.panic.Swap(panic) != panic || freed
 }
@@ -112,6 +119,40 @@ func (g *Guard) slowTime(expected, remaining time.Duration) time.Duration {
 func (g *Guard) admits(e *Endpoint, q *Query) bool {
 	panic := g.panic.Load()
 	return (panic || e.open(q.Now)) && e.fit(q, panic) && (q.anywhere || !g.absent.absent(e, q.Key, q.Now)) && e.serving(q.Key, q.Now)
+}
+
+// admitsHolder is admits for an endpoint whose servers says that it holds the model, or loads it.
+func (g *Guard) admitsHolder(e *Endpoint, m *Model, q *Query) bool {
+	if len(q.Avoid)+q.nPassed > 0 && q.Avoids(e) {
+		return false
+	}
+	s := e.stands()
+	if !g.panic.Load() && (s&barred != 0 || !e.open(q.Now)) {
+		return false
+	}
+	if m.State() != health.ModelReady && (s&explicit != 0 || s&notReady != 0) {
+		return false
+	}
+	return !g.absent.absent(e, q.Key, q.Now) && e.serving(q.Key, q.Now)
+}
+
+// services returns how long a call of a query takes without waiting, and how long any call does, in nanoseconds.
+func (g *Guard) services(p *placement, q *Query) (own, mean float64) {
+	if mean = g.service.value(); mean == 0 {
+		mean = defaultService
+	}
+	if p != nil {
+		if hs := *p.holders.Load(); len(hs) > 0 {
+			own = float64(hs[0].model.reported.Load())
+		}
+		if own == 0 {
+			own = p.service.value()
+		}
+	}
+	if own == 0 {
+		own = mean
+	}
+	return own * q.size(), mean
 }
 
 // open reports whether the endpoint takes calls: it is not draining, and its breaker would pass one.
@@ -186,18 +227,15 @@ func (e *Endpoint) Reconnected(now int64) {
 	e.lostModel.Store(0)
 	e.life.Add(1)
 	e.connectedAt.Store(now)
-	e.Unheard()
 }
 
-// Unheard takes back all that was said of the endpoint.
-func (e *Endpoint) Unheard() {
+// Unheard takes back all that was said of an endpoint: it has gone, or its connection is a new one.
+func (g *Guard) Unheard(e *Endpoint) {
 	e.facts.forget()
 	e.reports.mu.Lock()
 	defer e.reports.mu.Unlock()
 	e.reports.forget()
-	for m := range e.Models() {
-		m.state.Store(uint32(health.ModelUnknown))
-	}
+	g.settleModels(e)
 	e.stand(0, ^(ailing | ramping))
 }
 

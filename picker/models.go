@@ -39,6 +39,7 @@ type Model struct {
 	reported atomic.Int64              // service time that the server gave, 0 if none
 	readyAt  atomic.Int64              // when a load of it should be done
 	marks    [health.MaxSources]uint16 // what each source said; guarded by the lock of the endpoint's reports
+	settled  health.ModelState         // what the residency knows; guarded like marks
 }
 
 // Name returns the model's name.

@@ -68,6 +68,9 @@ const (
 func (g *Guard) Report(e *Endpoint, source int, now int64, r *health.Report) {
 	if r.Load.Has != 0 {
 		e.facts.note(e, now-int64(r.Age), &r.Load, r.Interval)
+		if r.Load.Victim == health.VictimIdle {
+			e.facts.copied.Store(int32(g.residency.copies(r.Load.VictimModel)))
+		}
 	}
 	if r.Server == health.ServerUnknown && r.OnDemand == health.Unknown && len(r.Models) == 0 && !r.Complete {
 		return
@@ -76,9 +79,14 @@ func (g *Guard) Report(e *Endpoint, source int, now int64, r *health.Report) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	w := &rs.sources[source]
-	fresh := w.until == 0
-	changed := fresh || w.server != r.Server || w.onDemand != r.OnDemand
-	w.server, w.onDemand = r.Server, r.OnDemand
+	said := *w
+	if r.Server != health.ServerUnknown { // else what was said before stands
+		w.server = r.Server
+	}
+	if r.OnDemand != health.Unknown {
+		w.onDemand = r.OnDemand
+	}
+	changed := said.until == 0 || said.server != w.server || said.onDemand != w.onDemand
 	w.until = math.MaxInt64
 	if r.Interval > 0 {
 		w.until = now - int64(r.Age) + max(int64(g.health.Load().StaleAfter), 3*int64(r.Interval))
@@ -251,7 +259,7 @@ func (g *Guard) settle(e *Endpoint, now int64, models bool) {
 	}
 	before := e.stands()
 	if models {
-		s |= e.settleModels()
+		s |= g.settleModels(e)
 	} else {
 		s |= before & serving
 	}
@@ -295,7 +303,9 @@ func (rs *reports) steadyFor() int64 {
 
 // settleModels derives the state of each model from what the sources say of it. What is said against a model counts for more than what is said
 // for it, except that one which is said to be loading is not yet absent.
-func (e *Endpoint) settleModels() (s standing) {
+func (g *Guard) settleModels(e *Endpoint) (s standing) {
+	d := shift{residency: &g.residency}
+	defer d.done()
 	for m := range e.Models() {
 		state, known := health.ModelUnknown, false
 		for i := range e.reports.sources {
@@ -314,7 +324,11 @@ func (e *Endpoint) settleModels() (s standing) {
 		if state == health.ModelReady {
 			s |= serving
 		}
-		m.state.Store(uint32(state))
+		// A model that has been noted has its state already, but is nowhere in the residency yet.
+		if old := health.ModelState(m.state.Swap(uint32(state))); old != state || m.settled != state {
+			d.moved(e, m, m.settled, state)
+			m.settled = state
+		}
 	}
 	return s
 }

@@ -124,6 +124,17 @@ func TestStaleReportsAreIgnored(t *testing.T) {
 	assert.False(t, known)
 }
 
+func TestWhatAReportLeavesOutStands(t *testing.T) {
+	t.Parallel()
+	w := newWard()
+	w.says(0, health.Report{Server: health.ServerNotReady})
+	w.says(0, health.Report{Models: models(health.ModelReady, "a")})
+	assert.False(t, w.takes("b"))
+	w.says(0, health.Report{OnDemand: health.No, Models: models(health.ModelAbsent, "b")})
+	w.says(0, health.Report{Server: health.ServerReady})
+	assert.True(t, w.takes("a") && !w.takes("b"))
+}
+
 func TestReadyAgainOnlyWhenSteady(t *testing.T) {
 	t.Parallel()
 	w := newWard()
@@ -162,6 +173,7 @@ func TestAReconnectedServerStartsAnew(t *testing.T) {
 	w := newWard()
 	w.says(0, health.Report{Server: health.ServerNotReady, Models: models(health.ModelUnavailable, "a"), Load: health.Load{Has: health.HasActive, Active: 3}})
 	w.e.Reconnected(w.now)
+	w.g.Unheard(w.e)
 	assert.True(t, w.takes("a"))
 	l, _ := w.e.Facts(w.now)
 	assert.Zero(t, l)

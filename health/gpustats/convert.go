@@ -147,13 +147,13 @@ func victim(l *health.Load, v *gpb.Victim, age time.Duration) {
 	}
 }
 
-// duration returns d if it is there and within bounds.
+// duration returns d if it is there, valid and within bounds.
 func duration(d *durationpb.Duration) (time.Duration, bool) {
-	if d == nil || d.CheckValid() != nil {
+	if d == nil || d.Seconds < 0 || d.Seconds > int64(maxTime/time.Second) || d.Nanos < 0 || d.Nanos >= int32(time.Second) {
 		return 0, false
 	}
-	v := d.AsDuration()
-	return v, v >= 0 && v <= maxTime
+	v := time.Duration(d.Seconds)*time.Second + time.Duration(d.Nanos)
+	return v, v <= maxTime
 }
 
 func healthy(g *gpb.GPU) bool { return g.Healthy == nil || *g.Healthy }

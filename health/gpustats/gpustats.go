@@ -1,5 +1,5 @@
-// Package gpustats is the source of health reports that a server sends by mlbalancer.gpustats.v1.GPUStats: its load, its memory and
-// its models, all in one stream. Package server, below it, is the other end. Importing the package registers the source.
+// Package gpustats is the source of health reports that a server sends by mlbalancer.gpustats.v1.GPUStats: its load, its memory
+// and its models, all in one stream. Package server, below it, is the other end. Importing the package registers the source.
 package gpustats
 
 import (
@@ -26,12 +26,12 @@ const Name = "gpustats"
 const (
 	// minChange is the least relative change of a number that is worth a report of its own.
 	minChange = 0.05
-	// silentIntervals is for how many intervals, and minSilence for how long at least, a server may send nothing before it is asked
-	// again on another stream.
+	// silentIntervals is for how many intervals, and minSilence for how long at least, a server may send nothing before it is
+	// asked again on another stream.
 	silentIntervals = 10
 	minSilence      = 10 * time.Second
-	// minGap is how long the next report is left to wait after one was read: a server that sends without end is slowed down by flow
-	// control, and what it can make us spend is bounded.
+	// minGap is how long the next report is left to wait after one was read: a server that sends without end is slowed down by
+	// flow control, and what it can make us spend is bounded.
 	minGap = time.Millisecond
 	// maxMessage bounds the size of a report.
 	maxMessage = 4 << 20
@@ -58,10 +58,10 @@ func (source) Watch(ctx context.Context, conn grpc.ClientConnInterface, o *monit
 	return WatchConn(ctx, conn, req, report)
 }
 
-// WatchConn watches a server over any connection, such as one to a sidecar on another port, and calls report, in its own goroutine,
-// with each report that comes. It returns when ctx is done or the stream has ended, and always with an error: that of the stream,
-// or UNAVAILABLE if the server ended it without one or was silent for ten intervals (and for 10 s at least). The report and its
-// models are used again for the next one.
+// WatchConn watches a server over any connection, such as one to a sidecar on another port, and calls report, in its own
+// goroutine, with each report that comes. It returns when ctx is done or the stream has ended, and always with an error: that
+// of the stream, or UNAVAILABLE if the server ended it without one or was silent for ten intervals (and for 10 s at least). The
+// report and its models are used again for the next one.
 //
 // It reads at most 1,000 reports per second, of up to 4 MiB each, and takes up to 4,096 models of one; the rest is left out.
 func WatchConn(ctx context.Context, conn grpc.ClientConnInterface, req *gpb.WatchRequest, report func(*health.Report)) error {

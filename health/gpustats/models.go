@@ -19,8 +19,8 @@ const (
 // versioned is a model with a version, and the name by which calls ask for both.
 type versioned struct{ name, version, full string }
 
-// appendModels appends the models to the report, each name once and in order, and returns whether that is all of them. A model with a
-// version stands there under its name and under "name:version": calls may ask for either.
+// appendModels appends the models to the report, each name once and in order, and returns whether that is all of them. A model
+// with a version stands there under its name and under "name:version": calls may ask for either.
 func (c *converter) appendModels(models []*gpb.Model, age time.Duration) (whole bool) {
 	whole = len(models) <= maxModels
 	models = models[:min(len(models), maxModels)]

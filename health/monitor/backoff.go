@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Delays before a server is asked again. Those after a failure grow by growth from firstDelay to longestDelay, as gRPC's own do between
-// attempts to connect, and start anew only when a question has been answered for steady: a stream that says something and ends
-// would otherwise be opened without end (grpc-go#4469).
+// Delays before a server is asked again. Those after a failure grow by growth from firstDelay to longestDelay, as gRPC's own do
+// between attempts to connect, and start anew only when a question has been answered for steady: a stream that says something and
+// ends would otherwise be opened without end (grpc-go#4469).
 const (
 	firstDelay   = time.Second
 	longestDelay = 2 * time.Minute
@@ -22,7 +22,8 @@ const (
 	jitter       = 0.2
 )
 
-// Backoff says how long to wait between questions that end by themselves. The zero value is ready to use, by one goroutine at a time.
+// Backoff says how long to wait between questions that end by themselves. The zero value is ready to use, by one goroutine at a
+// time.
 type Backoff struct {
 	delay time.Duration
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/mlbalancer/mlbalancer/health"
 )
 
-// What a server may say. What comes faster than one report per slot is put together and delivered at the next one: the sink sees each
-// model's last state at most a slot late. A server that goes far beyond that is cut off, and asked again like one that has failed: to
-// read it slowly would not help, as all that the connection's buffers hold would then be old news.
+// What a server may say. What comes faster than one report per slot is put together and delivered at the next one: the sink sees
+// each model's last state at most a slot late. A server that goes far beyond that is cut off, and asked again like one that has
+// failed: to read it slowly would not help, as all that the connection's buffers hold would then be old news.
 const (
 	slot       = 20 * time.Millisecond
 	maxReports = 1000 // a second
@@ -46,10 +46,16 @@ type outbox struct {
 }
 
 // begin prepares for the reports of one Watch.
-func (b *outbox) begin(ctx context.Context, stop context.CancelCauseFunc) { b.ctx, b.stop = ctx, stop }
+func (b *outbox) begin(ctx context.Context, stop context.CancelCauseFunc) {
+	b.ctx, b.stop = ctx, stop
+	b.window = time.Time{}
+}
 
-// put takes a report, and delivers it unless it comes too soon after another.
+// put takes a report, and delivers it unless it comes too soon after another. Nothing that comes after the end of ctx counts.
 func (b *outbox) put(r *health.Report) {
+	if b.ctx.Err() != nil {
+		return
+	}
 	now := time.Now()
 	if now.Sub(b.window) >= time.Second {
 		b.window, b.count = now, 0

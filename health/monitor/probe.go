@@ -4,8 +4,8 @@ import "context"
 
 type probeKey struct{}
 
-// ProbeContext marks the calls that are made with it as probes: questions of ours, not calls of the application. Credentials that are
-// meant for probes alone look at it.
+// ProbeContext marks the calls that are made with it as probes: questions of ours, not calls of the application. Credentials that
+// are meant for probes alone look at it.
 func ProbeContext(ctx context.Context) context.Context {
 	return context.WithValue(ctx, probeKey{}, true)
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/mlbalancer/mlbalancer/health"
 )
 
-// Sink takes what the sources say of one server. Sources are named by their numbers (see Names). The calls for one source come one
-// after the other, those for several at the same time; no lock of ours is held meanwhile.
+// Sink takes what the sources say of one server. Sources are named by their numbers (see Names). The calls for one source come
+// one after the other, those for several at the same time; no lock of ours is held meanwhile.
 type Sink interface {
-	// Report takes what a source says: at most one report in 20 ms from each, several having been put together where it said more.
-	// The report is the source's again on return.
+	// Report takes what a source says: at most one report in 20 ms from each, several having been put together where it said
+	// more. The report is the source's again on return.
 	Report(source int, r *health.Report)
 	// Withdraw takes back all that a source has said.
 	Withdraw(source int)
@@ -25,9 +25,9 @@ type Sink interface {
 	Silent(source int)
 }
 
-// Run asks a server, over conn, for what each of some sources can learn of it (their numbers; see Names), and hands that to sink. Its calls
-// are marked by ProbeContext. It returns when ctx is done, or once no source has anything more to say, with none of its goroutines left.
-// The end of ctx withdraws nothing: what was said over a connection that is gone is the caller's to forget.
+// Run asks a server, over conn, for what each of some sources can learn of it (their numbers; see Names), and hands that to sink.
+// Its calls are marked by ProbeContext. It returns when ctx is done, or once no source has anything more to say, with none of its
+// goroutines left. The end of ctx withdraws nothing: what was said over a connection that is gone is the caller's to forget.
 func Run(ctx context.Context, conn grpc.ClientConnInterface, sources []int, o *Options, sink Sink) {
 	var wg sync.WaitGroup
 	for _, n := range sources {

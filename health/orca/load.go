@@ -15,11 +15,11 @@ const (
 	maxSeconds     = 24 * 60 * 60
 )
 
-// Load reads a load report, as balancer.DoneInfo.ServerLoad holds it, into l, and reports whether it says anything of use; whatever else l
-// held is gone. v may be anything. It allocates nothing and keeps nothing of v.
+// Load reads a load report, as balancer.DoneInfo.ServerLoad holds it, into l, and reports whether it says anything of use;
+// whatever else l held is gone. v may be anything. It allocates nothing and keeps nothing of v.
 //
-// Utilization is application_utilization, or cpu_utilization where that is not set, as in gRFC A58. The rest has names among named_metrics;
-// those of shares are looked for in utilization too:
+// Utilization is application_utilization, or cpu_utilization where that is not set, as in gRFC A58. The rest has names among
+// named_metrics; those of shares are looked for in utilization too:
 //
 //	mlbalancer.active               Active
 //	mlbalancer.waiting              Waiting
@@ -32,9 +32,9 @@ const (
 //	num_requests_waiting            Waiting, as vLLM names it, where mlbalancer.waiting is not there
 //	num_requests_running            with num_requests_waiting: Active is the sum of both, where mlbalancer.active is not there
 //
-// Read are neither kv_cache_utilization and its like (a full cache of keys and values is no lack of memory, as it is set aside
-// beforehand, and says of a server that it has been of use rather than that it is busy), nor mem_utilization (the host's memory),
-// nor rates, nor the costs of a single request.
+// Not read are kv_cache_utilization and its like (that memory is set aside beforehand, so a full cache is no lack of it, and it fills
+// with what has been asked rather than with what is being worked on), mem_utilization (the host's memory), rates, and the costs of a
+// single request.
 func Load(v any, l *health.Load) bool {
 	*l = health.Load{}
 	r, ok := v.(*v3orcapb.OrcaLoadReport)

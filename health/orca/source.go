@@ -1,6 +1,7 @@
-// Package orca reads the load reports of the Open Request Cost Aggregation that servers send with the answers to calls, and is the
-// source "orca" of health reports, which gets the same reports out of band: from the service xds.service.orca.v3.OpenRcaService. Both
-// ways have one meaning (see Load). Its import registers the source, and makes gRPC read the reports of single calls.
+// Package orca reads the load reports of the Open Request Cost Aggregation that servers send with the answers to calls, and is
+// the source "orca" of health reports, which gets the same reports out of band: from the service
+// xds.service.orca.v3.OpenRcaService. Both ways have one meaning (see Load). Its import registers the source, and makes gRPC read
+// the reports of single calls.
 package orca
 
 import (
@@ -26,8 +27,8 @@ type source struct{}
 // Name implements monitor.Source.
 func (source) Name() string { return "orca" }
 
-// Watch implements monitor.Source. A server that reports more rarely than it is asked to (gRPC's own service does not go below 30 s unless
-// told so) is heard for a while after each report only: a load that is older would send everybody to the same place.
+// Watch implements monitor.Source. A server that reports more rarely than it is asked to (gRPC's own service does not go below 30
+// s unless told so) is heard for a while after each report only: a load that is older would send everybody to the same place.
 func (source) Watch(ctx context.Context, conn grpc.ClientConnInterface, o *monitor.Options, report func(*health.Report)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -38,7 +39,7 @@ func (source) Watch(ctx context.Context, conn grpc.ClientConnInterface, o *monit
 		return err
 	}
 	r := health.Report{Interval: o.Interval}
-	for {
+	for ctx.Err() == nil {
 		msg, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return status.Error(codes.Unavailable, "orca: the server has ended its stream of load reports")
@@ -49,4 +50,5 @@ func (source) Watch(ctx context.Context, conn grpc.ClientConnInterface, o *monit
 		Load(msg, &r.Load)
 		report(&r)
 	}
+	return ctx.Err()
 }

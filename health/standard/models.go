@@ -15,8 +15,8 @@ const (
 	maxModels  = 64 // afterwards
 )
 
-// models are the models in use that the server is, or was, asked about. Each is asked about in turn where there are more than can be
-// watched: a stranger, whose name the server does not know, makes room for one that it has not been asked about.
+// models are the models in use that the server is, or was, asked about. Each is asked about in turn where there are more than can
+// be watched: a stranger, whose name the server does not know, makes room for one that it has not been asked about.
 type models struct {
 	byName  map[string]*model
 	watched int
@@ -66,8 +66,8 @@ func (ms *models) state(s serving) health.ModelState {
 	return health.ModelUnknown
 }
 
-// update takes the names in use. It ends the watches of others, appends to out what is no longer said of them, and returns those whose
-// watches are to start: each needs its stop before the next call.
+// update takes the names in use. It ends the watches of others, appends to out what is no longer said of them, and returns those
+// whose watches are to start: each needs its stop before the next call.
 func (ms *models) update(names []string, out []health.Model) (start []*model, _ []health.Model) {
 	ms.round++
 	for _, name := range names {

@@ -16,8 +16,8 @@ import (
 // minTimeout is the least time that a server has to answer a Check: more than the interval, where that is short.
 const minTimeout = time.Second
 
-// poll calls Check once per interval. An error that is no answer says nothing of the server: it ends poll while there has been no answer;
-// later it makes the next Check wait longer, and what was said grows stale.
+// poll calls Check once per interval. An error that is no answer says nothing of the server: it ends poll while there has been no
+// answer; later it makes the next Check wait longer, and what was said grows stale.
 func poll(ctx context.Context, client healthpb.HealthClient, o *monitor.Options, report func(*health.Report)) error {
 	var backoff monitor.Backoff
 	answered := false
@@ -58,8 +58,8 @@ func check(ctx context.Context, client healthpb.HealthClient, timeout time.Durat
 	return health.ServerUnknown, err
 }
 
-// leaving reports whether an error's text is one with which Triton goes away: "Server exiting", "GRPC server is shutting down ...",
-// "Server is stopping, ...".
+// leaving reports whether an error's text is one with which Triton goes away: "Server exiting", "GRPC server is shutting down
+// ...", "Server is stopping, ...".
 func leaving(text string) bool {
 	text = strings.ToLower(text)
 	for _, s := range []string{"server exiting", "shutting down", "server is stopping"} {

@@ -1,9 +1,9 @@
-// Package standard is the source "standard" of health reports: the health service that gRPC itself defines, grpc.health.v1. Its import
-// registers it.
+// Package standard is the source "standard" of health reports: the health service that gRPC itself defines, grpc.health.v1. Its
+// import registers it.
 //
-// Where the server has Watch, a stream tells of the server as a whole (the service ""), and one more for each model in use of the model:
-// servers may keep a state per model under the model's own name. Where it has only Check (Triton), that is called once per interval,
-// for the server alone, since Triton answers the same for every name.
+// Where the server has Watch, a stream tells of the server as a whole (the service ""), and one more for each model in use of the
+// model: servers may keep a state per model under the model's own name. Where it has only Check (Triton), that is called once per
+// interval, for the server alone, since Triton answers the same for every name.
 package standard
 
 import (
@@ -37,8 +37,8 @@ func (source) Watch(ctx context.Context, conn grpc.ClientConnInterface, o *monit
 	return err
 }
 
-// follow opens a Watch stream for a service, and calls hear with each status until that returns false or the stream has ended. It never
-// returns nil: a Watch does not end by the server's will (health.proto).
+// follow opens a Watch stream for a service, and calls hear with each status until that returns false or the stream has ended. It
+// never returns nil: a Watch does not end by the server's will (health.proto).
 func follow(ctx context.Context, client healthpb.HealthClient, service string, hear func(serving) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -61,8 +61,8 @@ func follow(ctx context.Context, client healthpb.HealthClient, service string, h
 
 type serving = healthpb.HealthCheckResponse_ServingStatus
 
-// server returns what a status says of the server as a whole. One that does not know the service "" has not been told yet that it is
-// ready (HLTH-03).
+// server returns what a status says of the server as a whole. One that does not know the service "" has not been told yet that it
+// is ready (HLTH-03).
 func server(s serving) health.ServerState {
 	switch s {
 	case healthpb.HealthCheckResponse_SERVING:

@@ -13,7 +13,8 @@ import (
 	"github.com/mlbalancer/mlbalancer/health/monitor"
 )
 
-// watcher follows one server through Watch. Its streams send what they hear to the goroutine of watch, which alone touches the rest.
+// watcher follows one server through Watch. Its streams send what they hear to the goroutine of watch, which alone touches the
+// rest.
 type watcher struct {
 	client  healthpb.HealthClient
 	options *monitor.Options

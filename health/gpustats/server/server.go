@@ -1,5 +1,6 @@
-// Package server serves mlbalancer.gpustats.v1.GPUStats. A model server, or a sidecar of one, embeds a Server and tells it what is
-// new as often as it likes; the Server decides who hears of it when, so that reports cost the same however many clients watch.
+// Package server serves mlbalancer.gpustats.v1.GPUStats. A model server, or a sidecar of one, embeds a Server and tells it what
+// is new as often as it likes; the Server decides who hears of it when, so that reports cost the same however many clients
+// watch.
 package server
 
 import (
@@ -88,17 +89,17 @@ func (s *Server) Register(r grpc.ServiceRegistrar) { gpb.RegisterGPUStatsServer(
 // Update makes r what is reported from now on; nil says nothing. It takes no time that depends on r or on who watches. Nobody may
 // change r, or what it points to, after that.
 //
-// The Server fills in the sequence. If r has no sampled_at, it is taken to hold until the next Update: each report is then stamped
-// with the time at which it is made, and what r says relative to it is moved on. If r has one, it stays as it is.
+// The Server fills in the sequence. If r has no sampled_at, it is taken to hold until the next Update: each report is then
+// stamped with the time at which it is made, and what r says relative to it is moved on. If r has one, it stays as it is.
 func (s *Server) Update(r *gpb.NodeReport) { s.publish(&update{report: r, at: time.Now()}) }
 
-// UpdateFunc says that something has changed, and that sample is to be asked for the report from now on, whenever one is due: once
-// per update at most, and every 10 ms, however many watch. sample is called from one goroutine at a time, and may take a lock that
-// is held when UpdateFunc is called; what it returns is treated as by Update.
+// UpdateFunc says that something has changed, and that sample is to be asked for the report from now on, whenever one is due:
+// once per update at most, and every 10 ms, however many watch. sample is called from one goroutine at a time, and may take a
+// lock that is held when UpdateFunc is called; what it returns is treated as by Update.
 func (s *Server) UpdateFunc(sample func() *gpb.NodeReport) { s.publish(&update{sample: sample}) }
 
-// Close ends all watches with UNAVAILABLE, and refuses new ones. A watch whose client reads nothing ends when its connection does.
-// Close does not wait for them, and may be called again.
+// Close ends all watches with UNAVAILABLE, and refuses new ones. A watch whose client reads nothing ends when its connection
+// does. Close does not wait for them, and may be called again.
 func (s *Server) Close() { s.close() }
 
 // Get implements gpustatsv1.GPUStatsServer.

@@ -9,8 +9,8 @@ import (
 	gpb "github.com/mlbalancer/mlbalancer/proto/mlbalancer/gpustats/v1"
 )
 
-// watcher is one call of Watch. It holds the report that it sent last and nothing that is still to be sent: when it may send again
-// it takes what is newest then.
+// watcher is one call of Watch. It holds the report that it sent last and nothing that is still to be sent: when it may send
+// again it takes what is newest then.
 type watcher struct {
 	server    *Server
 	stream    grpc.ServerStreamingServer[gpb.NodeReport]

@@ -1,5 +1,5 @@
-// Package monitortest helps to test sources of health reports: a real gRPC server in memory, and a record of what was reported. It works
-// inside and outside of synctest's bubbles.
+// Package monitortest helps to test sources of health reports: a real gRPC server in memory, and a record of what was reported.
+// It works inside and outside of synctest's bubbles.
 package monitortest
 
 import (
@@ -12,7 +12,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// Serve starts a server with the services that register adds (which may be nil) and returns a connection to it. Both end with the test.
+// Serve starts a server with the services that register adds (which may be nil) and returns a connection to it. Both end with the
+// test.
 func Serve(tb testing.TB, register func(*grpc.Server), opts ...grpc.ServerOption) grpc.ClientConnInterface {
 	tb.Helper()
 	lis := bufconn.Listen(32 << 10)
