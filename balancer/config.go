@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 
 	"github.com/mlbalancer/mlbalancer/breaker"
-	"github.com/mlbalancer/mlbalancer/health/monitor"
 	"github.com/mlbalancer/mlbalancer/internal/methods"
 	"github.com/mlbalancer/mlbalancer/internal/outcome"
 	"github.com/mlbalancer/mlbalancer/internal/strictjson"
@@ -109,9 +108,6 @@ func (c *Config) fill() {
 	}
 	if c.Health == nil {
 		c.Health = DefaultHealth()
-	}
-	if c.Health.Sources == nil {
-		c.Health.Sources = monitor.Names()
 	}
 	if c.SlowStart == nil {
 		c.SlowStart = DefaultSlowStart()
