@@ -28,14 +28,12 @@ type Kind struct {
 // String returns the kind's name: "triton", "mlserver" or "kserve".
 func (k *Kind) String() string { return k.name }
 
-// Model is a model that servers have. It takes one tensor of any size, x, and answers with the same as y.
+// Model is a model that servers have. It takes one tensor, x, whose first dimension is that of batches, and answers with the same as y.
 type Model struct {
 	// Name is the model's name.
 	Name string
-	// Takes is how long a call takes.
+	// Takes is how long a call takes. Calls run at the same time, on Triton in batches, one after the other.
 	Takes time.Duration
-	// Instances is how many calls run at a time on Triton, the rest waits; 0 means 1. The other servers run any number.
-	Instances int
 	// Loads is how long it takes to load, on Triton and MLServer.
 	Loads time.Duration
 	// Later says that it is not loaded when the server starts. KServe has no such models.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,6 +63,8 @@ func newServer(env environment, k *Kind, name, dir string, models []Model) (*Ser
 const (
 	// poll is how often a server that starts is looked at.
 	poll = 50 * time.Millisecond
+	// starts is how often a server that exits at once is started.
+	starts = 3
 	// exitLimit is how long a server may take to exit when it is asked to.
 	exitLimit = 30 * time.Second
 )
@@ -69,11 +72,28 @@ const (
 // repository returns the folder that the server takes its models from.
 func (s *Server) repository() string { return filepath.Join(s.dir, "models") }
 
-// Start starts the server, which must not be running, and returns when its models answer: those that are not for Later.
+// Start starts the server, which must not be running, and returns when its models answer: those that are not for Later. A server that exits
+// before that, as Triton does now and then when its machine is busy, is started again.
 func (s *Server) Start(ctx context.Context) error {
 	if s.process != nil {
 		return fmt.Errorf("%s is running", s.Name)
 	}
+	var err error
+	for range starts {
+		if err = s.start(ctx); !errors.Is(err, errExited) {
+			break
+		}
+		s.process = nil
+	}
+	if err != nil {
+		return fmt.Errorf("starting %s: %w; it says:\n%s", s.Name, err, s.Log(20))
+	}
+	return nil
+}
+
+var errExited = errors.New("it exited")
+
+func (s *Server) start(ctx context.Context) error {
 	if err := os.RemoveAll(s.repository()); err != nil {
 		return err
 	}
@@ -91,10 +111,10 @@ func (s *Server) Start(ctx context.Context) error {
 	defer log.Close()
 	cmd.Dir = s.dir
 	if s.process, err = start(cmd, s.shm(), log); err != nil {
-		return fmt.Errorf("starting %s: %w", s.Name, err)
+		return err
 	}
 	if err := s.await(ctx); err != nil {
-		return fmt.Errorf("starting %s: %w; it says:\n%s", s.Name, err, s.Log(20))
+		return err
 	}
 	return s.write(true)
 }
@@ -131,7 +151,7 @@ func (s *Server) await(ctx context.Context) error {
 			case <-ctx.Done():
 				return fmt.Errorf("model %s is not ready: %w", m.Name, ctx.Err())
 			case <-s.process.exited:
-				return errors.New("it exited")
+				return errExited
 			case <-t.C:
 			}
 		}
@@ -207,12 +227,14 @@ func (s *Server) Close() {
 
 func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
 
-// Log returns the last lines, at most n, of what the server has written since it was made.
+// Log returns the last lines, at most n, of what the server has written since it was made; tables are left out.
 func (s *Server) Log(n int) string {
 	text, err := os.ReadFile(s.logFile())
 	if err != nil {
 		return err.Error()
 	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(text)), "\n"), func(line string) bool {
+		return line == "" || strings.HasPrefix(line, "|") || strings.HasPrefix(line, "+")
+	})
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

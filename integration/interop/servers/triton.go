@@ -64,10 +64,11 @@ func tritonEnv(e environment) []string {
 }
 
 const tritonConfig = `backend: "python"
-max_batch_size: 0
+max_batch_size: 64
+dynamic_batching { }
 input [ { name: "x" data_type: TYPE_FP32 dims: [ -1 ] } ]
 output [ { name: "y" data_type: TYPE_FP32 dims: [ -1 ] } ]
-instance_group [ { kind: KIND_CPU count: %d } ]
+instance_group [ { kind: KIND_CPU count: 1 } ]
 parameters { key: "takes_s" value { string_value: "%g" } }
 parameters { key: "loads_s" value { string_value: "%g" } }
 `
@@ -87,7 +88,7 @@ func writeTriton(folder string, m Model) error {
 	if err := os.WriteFile(filepath.Join(folder, "1", "model.py"), code, 0o644); err != nil {
 		return err
 	}
-	config := fmt.Appendf(nil, tritonConfig, max(m.Instances, 1), m.Takes.Seconds(), m.Loads.Seconds())
+	config := fmt.Appendf(nil, tritonConfig, m.Takes.Seconds(), m.Loads.Seconds())
 	return os.WriteFile(filepath.Join(folder, "config.pbtxt"), config, 0o644)
 }
 
