@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -45,11 +47,11 @@ var (
 
 // The models of every fleet, by the server that is their home.
 var (
-	modelsOfA = []string{"m2", "m3"}
-	modelsOfB = []string{"m0", "m1"}
+	modelsOfA = []string{"m0", "m3"}
+	modelsOfB = []string{"m1", "m2"}
 )
 
-func modelsOfAll() []string { return append(append([]string{}, modelsOfA...), modelsOfB...) }
+func modelsOfAll() []string { return slices.Concat(modelsOfA, modelsOfB) }
 
 // fleet is two servers, a and b, and a channel to them.
 type fleet struct {
@@ -161,20 +163,25 @@ func request(model string) *inference.ModelInferRequest {
 	}
 }
 
-// during calls some models in turn, rate times a second in all, while do runs, and returns what became of the calls.
+// during calls some models at random, rate times a second in all, while do runs, and returns what became of the calls.
 func (f *fleet) during(models []string, do func()) traffic {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	defer cancel()
 	ended := make(chan rig.Results, 1)
 	go func() {
-		ended <- rig.Open(ctx, rate, func(i int) rig.Result { return f.call(f.client, models[i%len(models)]) })
+		ended <- rig.Open(ctx, rate, func(i int) rig.Result { return f.call(f.client, modelOf(models, i)) })
 	}()
 	do()
 	cancel()
 	return traffic{models, <-ended}
 }
 
-// traffic is calls of some models in turn.
+// modelOf returns the model that call i is for. Models in turn would be in step with servers in turn.
+func modelOf(models []string, i int) string {
+	return models[rand.New(rand.NewPCG(uint64(i), 0)).IntN(len(models))]
+}
+
+// traffic is calls of some models.
 type traffic struct {
 	models  []string
 	results rig.Results
@@ -186,10 +193,8 @@ func (tr traffic) all() rig.Results { return tr.results }
 func (tr traffic) of(models ...string) rig.Results {
 	var of rig.Results
 	for _, r := range tr.results {
-		for _, m := range models {
-			if tr.models[r.Index%len(tr.models)] == m {
-				of = append(of, r)
-			}
+		if slices.Contains(models, modelOf(tr.models, r.Index)) {
+			of = append(of, r)
 		}
 	}
 	return of

@@ -9,15 +9,15 @@ import (
 	"github.com/mlbalancer/mlbalancer/integration/interop/servers"
 )
 
-func TestTritonUnload(t *testing.T)   { testUnload(t, servers.Triton) }
-func TestMLServerUnload(t *testing.T) { testUnload(t, servers.MLServer) }
-func TestKServeUnload(t *testing.T)   { testUnload(t, servers.KServe) }
-func TestSmokeUnload(t *testing.T)    { testUnload(t, servers.Triton) }
+func TestTritonUnload(t *testing.T)   { testUnload(t, servers.Triton, modelAware, withoutRetries, roundRobin) }
+func TestMLServerUnload(t *testing.T) { testUnload(t, servers.MLServer, modelAware, withoutRetries, roundRobin) }
+func TestKServeUnload(t *testing.T)   { testUnload(t, servers.KServe, modelAware, withoutRetries, roundRobin) }
+func TestSmokeUnload(t *testing.T)    { testUnload(t, servers.Triton, modelAware, roundRobin) }
 
 // A model that was dropped on purpose from its home is called elsewhere; the others are not touched.
-func testUnload(t *testing.T, k *servers.Kind) {
+func testUnload(t *testing.T, k *servers.Kind, policies ...policy) {
 	gone, other := modelsOfA[0], modelsOfA[1]
-	under(t, k, []policy{modelAware, withoutRetries, roundRobin}, nil, func(t *testing.T, f *fleet) {
+	under(t, k, policies, nil, func(t *testing.T, f *fleet) {
 		var unloaded, end time.Time
 		calls := f.during(modelsOfAll(), func() {
 			pass(2 * time.Second)

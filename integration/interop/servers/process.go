@@ -63,7 +63,7 @@ type keeper struct {
 	alive io.Closer // the keeper reads it to its end, which comes with this process's
 }
 
-const keepScript = `cat >/dev/null; kill -KILL -- "-$1"; if [ -n "$2" ]; then sleep 1; rm -f "$2"*; fi`
+const keepScript = `cat >/dev/null; kill -s KILL -- "-$1"; if [ -n "$2" ]; then sleep 1; rm -f "$2"*; fi`
 
 // keep has a process group and its shared memory removed when this process ends without having done so.
 func keep(group int, shm string) (*keeper, error) {

@@ -38,6 +38,14 @@ type Server struct {
 }
 
 func newServer(env environment, k *Kind, name, dir string, models []Model) (*Server, error) {
+	for _, m := range models {
+		switch loads := m.Later || m.Broken || m.Loads > 0; {
+		case loads && k.write == nil:
+			return nil, fmt.Errorf("model %s: %s has no models that load", m.Name, k)
+		case m.Broken && !m.Later:
+			return nil, fmt.Errorf("model %s is broken: it must be for Later, else the server does not start", m.Name)
+		}
+	}
 	s := &Server{Name: name, kind: k, env: env, dir: dir, models: models}
 	for _, port := range []*int{&s.http, &s.grpc, &s.metrics} {
 		var err error
@@ -125,13 +133,7 @@ func (s *Server) shm() string { return "mlbalancer-" + filepath.Base(s.dir) + "-
 // write writes the models that are, or are not, for later.
 func (s *Server) write(later bool) error {
 	for _, m := range s.models {
-		if m.Later != later {
-			continue
-		}
-		if s.kind.write == nil {
-			if m.Later || m.Broken || m.Loads > 0 {
-				return fmt.Errorf("model %s: %s has no models that load", m.Name, s.kind)
-			}
+		if m.Later != later || s.kind.write == nil {
 			continue
 		}
 		if err := s.kind.write(filepath.Join(s.repository(), m.Name), m); err != nil {
