@@ -9,10 +9,16 @@ import (
 	"github.com/mlbalancer/mlbalancer/integration/interop/servers"
 )
 
-func TestTritonUnload(t *testing.T)   { testUnload(t, servers.Triton, modelAware, withoutRetries, roundRobin) }
-func TestMLServerUnload(t *testing.T) { testUnload(t, servers.MLServer, modelAware, withoutRetries, roundRobin) }
-func TestKServeUnload(t *testing.T)   { testUnload(t, servers.KServe, modelAware, withoutRetries, roundRobin) }
-func TestSmokeUnload(t *testing.T)    { testUnload(t, servers.Triton, modelAware, roundRobin) }
+func TestTritonUnload(t *testing.T) {
+	testUnload(t, servers.Triton, modelAware, withoutRetries, roundRobin)
+}
+func TestMLServerUnload(t *testing.T) {
+	testUnload(t, servers.MLServer, modelAware, withoutRetries, roundRobin)
+}
+func TestKServeUnload(t *testing.T) {
+	testUnload(t, servers.KServe, modelAware, withoutRetries, roundRobin)
+}
+func TestSmokeUnload(t *testing.T) { testUnload(t, servers.Triton, modelAware, roundRobin) }
 
 // A model that was dropped on purpose from its home is called elsewhere; the others are not touched.
 func testUnload(t *testing.T, k *servers.Kind, policies ...policy) {
