@@ -1,6 +1,8 @@
 package mlbalancer
 
 import (
+	"strings"
+
 	"google.golang.org/grpc"
 
 	"github.com/mlbalancer/mlbalancer/balancer"
@@ -15,6 +17,7 @@ type options struct {
 	config  *balancer.Config
 	retry   []retry.Option
 	noRetry bool
+	probe   map[string]string
 }
 
 func newOptions(opts []Option) *options {
@@ -41,6 +44,20 @@ func WithRetry(opts ...retry.Option) Option {
 // where there is one.
 func WithoutRetry() Option { return func(o *options) { o.noRetry = true } }
 
+// WithProbeMetadata sends metadata along with the policy's own questions to servers (health checks, statistics, report streams), and with no
+// other call: a token, or the key of a restricted protocol such as triton-grpc-protocol-<key>. The channel's own credentials go along in
+// any case. Several of them add up; keys are lower-cased.
+func WithProbeMetadata(md map[string]string) Option {
+	return func(o *options) {
+		if o.probe == nil {
+			o.probe = map[string]string{}
+		}
+		for k, v := range md {
+			o.probe[strings.ToLower(k)] = v
+		}
+	}
+}
+
 // DialOptions returns the options that make a channel model-aware. They are exactly these:
 //
 //   - grpc.WithDefaultServiceConfig selects the policy model_aware, with all defaults or with the config of WithConfig.
@@ -52,6 +69,7 @@ func WithoutRetry() Option { return func(o *options) { o.noRetry = true } }
 //   - grpc.WithDisableRetry switches gRPC's own retries off: two of them would multiply attempts. WithoutRetry leaves gRPC's
 //     alone and adds none of ours.
 //   - grpc.WithChainStreamInterceptor adds StreamClientInterceptor to the chain.
+//   - WithProbeMetadata adds one grpc.WithPerRPCCredentials, which gives its metadata to probes and nothing to other calls.
 //
 // Pass them last. Interceptors run in the order of the options that add them, the one of grpc.WithUnaryInterceptor or
 // grpc.WithStreamInterceptor before all of those, so passed last ours is the innermost: whatever the application's own
@@ -66,6 +84,9 @@ func DialOptions(opts ...Option) []grpc.DialOption {
 	dial := []grpc.DialOption{
 		grpc.WithDefaultServiceConfig(o.config.ServiceConfig()),
 		grpc.WithChainStreamInterceptor(streamInterceptor(o)),
+	}
+	if o.probe != nil {
+		dial = append(dial, grpc.WithPerRPCCredentials(probeMetadata(o.probe)))
 	}
 	if o.noRetry {
 		return append(dial, grpc.WithChainUnaryInterceptor(UnaryClientInterceptor()))

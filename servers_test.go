@@ -39,6 +39,12 @@ var (
 	clientStream = &grpc.StreamDesc{ClientStreams: true}
 )
 
+// asksHealth reports whether a method is one by which the policy asks for a server's health.
+func asksHealth(method string) bool {
+	return strings.HasSuffix(method, "/Watch") || strings.HasSuffix(method, "/Check") || strings.HasSuffix(method, "/StreamCoreMetrics") ||
+		strings.HasSuffix(method, "/ServerReady")
+}
+
 func text(s string) *wrapperspb.StringValue { return wrapperspb.String(s) }
 
 // servers is a set of in-memory servers, s0 to s(n-1).
@@ -56,6 +62,9 @@ func serve(t testing.TB, n int) *servers {
 	for i := range n {
 		name := fmt.Sprintf("s%d", i)
 		srv := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+			if method, _ := grpc.MethodFromServerStream(stream); asksHealth(method) {
+				return status.Error(codes.Unimplemented, "the servers say nothing of their health")
+			}
 			s.streams.Add(1)
 			return answer(name, stream)
 		}))

@@ -46,6 +46,9 @@ func mlserver(model, text string) proto.Message {
 func models(t testing.TB, k kind, delay time.Duration) *servers {
 	lis := bufconn.Listen(1 << 16)
 	srv := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		if method, _ := grpc.MethodFromServerStream(stream); asksHealth(method) {
+			return status.Error(codes.Unimplemented, "the servers say nothing of their health")
+		}
 		for {
 			var req oip.ModelInferRequest
 			if err := stream.RecvMsg(&req); err != nil {

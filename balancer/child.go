@@ -8,11 +8,12 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/resolver"
 
+	"github.com/mlbalancer/mlbalancer/health"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
 
-// connectPatience is how long an endpoint that connects anew counts as about to be ready, so that the calls it should serve wait for it
-// instead of going where their model is not loaded. It covers a TLS handshake across a continent, and keeps the calls of a black-holed
+// connectPatience is how long an endpoint that connects anew counts as about to be ready, and once more how long one whose sources of health
+// have not said their first word, so that the calls it should serve wait for it instead of going where their model is not loaded. It covers a TLS handshake across a continent, and keeps the calls of a black-holed
 // endpoint waiting but once.
 const connectPatience = 500 * time.Millisecond
 
@@ -28,8 +29,11 @@ type child struct {
 	member  *member
 	ready   gbalancer.SubConn  // the SubConn that is connected, if one is
 	verdict connectivity.State // what pick_first reported last
+	judged  bool               // that was since the SubConn is connected, and is more than that it is
 	err     error              // why, if verdict is TransientFailure
-	since   time.Time          // since when it has been connecting
+	failed  bool               // it could not be connected to since it was connected the last time
+	since   time.Time          // since when it has been connecting, or its server has been asked about its health
+	watch   *watch             // of the server's health, while it is connected
 }
 
 // newChild is an endpointsharding.ChildBuilderFunc.
@@ -83,19 +87,47 @@ func (c *child) NewSubConn(addrs []resolver.Address, opts gbalancer.NewSubConnOp
 func (c *child) connState(sc gbalancer.SubConn, s connectivity.State) {
 	p := c.policy
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	switch {
-	case s == connectivity.Ready && c.ready == nil: // if two connect at the same moment, pick_first too keeps the first
-		c.ready = sc
-		if c.member != nil {
-			c.member.endpoint.Reconnected(monotonic())
+	case s == connectivity.Ready && c.ready == nil && c.member != nil: // if two connect at the same moment, pick_first too keeps the first
+		e, config := c.member.endpoint, p.config
+		p.mu.Unlock()
+		e.Reconnected(monotonic())
+		p.guard.Unheard(e)
+		watch := p.watchHealth(sc, e, config.Health)
+		p.mu.Lock()
+		c.ready, c.watch, c.judged, c.since = sc, watch, false, time.Now()
+		if c.failed || c.member.newcomer {
+			e.SlowStart(monotonic(), time.Duration(config.SlowStart.Window))
 		}
-	case s != connectivity.Ready && c.ready == sc:
-		c.ready, c.since = nil, time.Now()
+		c.failed, c.member.newcomer = false, false
+	case s != connectivity.Ready && c.ready == sc: // gRPC has ended the watch
+		c.ready, c.watch, c.judged, c.since = nil, nil, false, time.Now()
 	default:
+		p.mu.Unlock()
 		return
 	}
 	p.publishLocked()
+	p.mu.Unlock()
+}
+
+// rewatch asks the server about its health by other rules. The caller must be one of gRPC's calls into the policy and must not hold policy.mu.
+func (c *child) rewatch(h *HealthConfig) {
+	p := c.policy
+	p.mu.Lock()
+	sc, old, m := c.ready, c.watch, c.member
+	p.mu.Unlock()
+	if sc == nil || old == nil {
+		return
+	}
+	old.stop()
+	p.guard.Unheard(m.endpoint)
+	watch := p.watchHealth(sc, m.endpoint, h)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.watch, c.since = watch, time.Now()
+	if c.judged {
+		p.guard.Verdict(m.endpoint, monotonic(), c.serverState())
+	}
 }
 
 // UpdateState implements gbalancer.ClientConn for pick_first.
@@ -105,17 +137,32 @@ func (c *child) UpdateState(s gbalancer.State) {
 	c.verdict, c.err = s.ConnectivityState, nil
 	if s.ConnectivityState == connectivity.TransientFailure {
 		_, c.err = s.Picker.Pick(gbalancer.PickInfo{})
+		c.failed = c.failed || c.ready == nil
+	}
+	c.judged = c.ready != nil && (s.ConnectivityState == connectivity.Ready || s.ConnectivityState == connectivity.TransientFailure)
+	if c.judged {
+		p.guard.Verdict(c.member.endpoint, monotonic(), c.serverState())
 	}
 	p.mu.Unlock()
 	c.ClientConn.UpdateState(s) // comes back to policy.UpdateState
 }
 
-// status says what the table should know of the endpoint. Caller must hold policy.mu.
+// serverState is what the verdict says of the server. Caller must hold policy.mu.
+func (c *child) serverState() health.ServerState {
+	if c.verdict == connectivity.Ready {
+		return health.ServerReady
+	}
+	return health.ServerNotReady
+}
+
+// status says what the table should know of the endpoint. One that is connected stays ready whatever is said of its health, which is for each pick to
+// weigh; it is not yet while there is more to be heard of it, for a short time. Caller must hold policy.mu.
 func (c *child) status(now time.Time) picker.Status {
+	patient := now.Sub(c.since) < connectPatience
 	switch {
-	case c.ready != nil && c.verdict == connectivity.Ready:
+	case c.ready != nil && c.judged && !(c.watch.hearing() && patient):
 		return picker.Ready
-	case c.verdict != connectivity.TransientFailure && now.Sub(c.since) < connectPatience:
+	case patient && (c.ready != nil || c.verdict != connectivity.TransientFailure):
 		return picker.Pending
 	}
 	return picker.Down

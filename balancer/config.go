@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 
 	"github.com/mlbalancer/mlbalancer/breaker"
+	"github.com/mlbalancer/mlbalancer/health/monitor"
 	"github.com/mlbalancer/mlbalancer/internal/methods"
 	"github.com/mlbalancer/mlbalancer/internal/outcome"
 	"github.com/mlbalancer/mlbalancer/internal/strictjson"
@@ -29,8 +30,10 @@ type Config struct {
 	Update StrategyConfig
 	// Breaker says what opens circuit breakers. Nil means DefaultBreaker.
 	Breaker *BreakerConfig
-	// Health says how endpoints' health counts. Nil means DefaultHealth.
+	// Health says how endpoints' health is found out, and how it counts. Nil means DefaultHealth.
 	Health *HealthConfig
+	// SlowStart says how endpoints that are new get their share of the traffic. Nil means DefaultSlowStart.
+	SlowStart *SlowStartConfig
 	// Strategies holds the options of strategies, at most one of each name; a strategy that is not listed has its defaults. In JSON each
 	// is a section of its own, under the strategy's name.
 	Strategies []picker.Options
@@ -72,17 +75,6 @@ func DefaultBreaker() *BreakerConfig {
 	return &BreakerConfig{Config: breaker.DefaultConfig(), PerModel: true}
 }
 
-// HealthConfig says how endpoints' health counts.
-type HealthConfig struct {
-	// PanicThreshold is the share of the connected endpoints, 0 to 1, that must be usable. When fewer are, open breakers and drains of
-	// endpoints are ignored, since sending all calls to the few that are left would break them too. 0 never ignores them.
-	// Default 0.5.
-	PanicThreshold float64 `json:"panicThreshold"`
-}
-
-// DefaultHealth returns a HealthConfig with each field at its default.
-func DefaultHealth() *HealthConfig { return &HealthConfig{PanicThreshold: 0.5} }
-
 // DefaultModelHeaders returns the metadata keys that are read for a model by default, in order: ours, those of ModelMesh, Seldon Core
 // and Ray Serve, and that of the Gateway API inference extension.
 func DefaultModelHeaders() []string {
@@ -117,6 +109,12 @@ func (c *Config) fill() {
 	}
 	if c.Health == nil {
 		c.Health = DefaultHealth()
+	}
+	if c.Health.Sources == nil {
+		c.Health.Sources = monitor.Names()
+	}
+	if c.SlowStart == nil {
+		c.SlowStart = DefaultSlowStart()
 	}
 	for _, name := range picker.Strategies() {
 		if c.options(name) == nil {
@@ -160,7 +158,7 @@ func parse(js json.RawMessage) (c *Config, unknown []string, err error) {
 	if err != nil {
 		return nil, nil, named(err)
 	}
-	c = &Config{Breaker: DefaultBreaker(), Health: DefaultHealth()}
+	c = &Config{Breaker: DefaultBreaker(), Health: DefaultHealth(), SlowStart: DefaultSlowStart()}
 	for _, f := range fields {
 		var section any
 		switch f.Key {
@@ -174,6 +172,8 @@ func parse(js json.RawMessage) (c *Config, unknown []string, err error) {
 			section = c.Breaker
 		case "health":
 			section = c.Health
+		case "slowStart":
+			section = c.SlowStart
 		default:
 			o := picker.Defaults(f.Key)
 			if o == nil {
@@ -206,8 +206,11 @@ func (c *Config) normalize() error {
 	if err := c.Breaker.check(); err != nil {
 		return err
 	}
-	if p := c.Health.PanicThreshold; !(p >= 0 && p <= 1) {
-		return &strictjson.Error{Path: "health.panicThreshold", Got: fmt.Sprint(p), Want: "0 to 1"}
+	if err := c.Health.check(); err != nil {
+		return err
+	}
+	if err := c.SlowStart.check(); err != nil {
+		return err
 	}
 	seen := map[string]bool{}
 	for _, o := range c.Strategies {
@@ -313,6 +316,9 @@ func (c *Config) MarshalJSON() ([]byte, error) {
 	}
 	if c.Health != nil {
 		sections["health"] = c.Health
+	}
+	if c.SlowStart != nil {
+		sections["slowStart"] = c.SlowStart
 	}
 	for _, o := range c.Strategies {
 		sections[o.Strategy()] = o

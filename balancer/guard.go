@@ -25,6 +25,7 @@ func (p *policy) guardLocked() {
 	p.guard.Group.Configure(monotonic(), c)
 	p.guard.SetPerModel(p.config.Breaker.PerModel)
 	p.guard.SetPanicThreshold(p.config.Health.PanicThreshold)
+	p.guard.SetHealth(p.config.Health.score())
 }
 
 // enrollLocked makes the breakers of the membership's endpoints the group's.
@@ -87,7 +88,7 @@ func (g *guarded) Error() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := monotonic()
-	var open []string
+	var open, unwell []string
 	draining := 0
 	for _, i := range p.table.Ready() {
 		e := p.table.Member(int(i)).Endpoint
@@ -97,15 +98,16 @@ func (g *guarded) Error() string {
 		if e.Breaker().State() != breaker.Closed {
 			open = append(open, describe(e))
 		}
+		if h := e.Health(); !h.Usable() {
+			unwell = append(unwell, e.ID()+" is "+h.Server)
+		}
 	}
 	var why []string
 	if len(open) > 0 {
-		const most = 3
-		list := strings.Join(open[:min(most, len(open))], "; ")
-		if len(open) > most {
-			list += "; ..."
-		}
-		why = append(why, fmt.Sprintf("%d breakers are open (%s)", len(open), list))
+		why = append(why, fmt.Sprintf("%d breakers are open (%s)", len(open), some(open)))
+	}
+	if len(unwell) > 0 {
+		why = append(why, fmt.Sprintf("by their health %d take no calls (%s)", len(unwell), some(unwell)))
 	}
 	if draining > 0 {
 		why = append(why, fmt.Sprintf("%d are draining", draining))
@@ -114,6 +116,15 @@ func (g *guarded) Error() string {
 		why = append(why, "none of them holds the model, or its breaker is open on each that does")
 	}
 	return fmt.Sprintf("%s: of %d connected endpoints none takes the call: %s", Name, len(p.table.Ready()), strings.Join(why, ", "))
+}
+
+// some joins a few of a list.
+func some(list []string) string {
+	const most = 3
+	if len(list) > most {
+		return strings.Join(list[:most], "; ") + "; ..."
+	}
+	return strings.Join(list, "; ")
 }
 
 func describe(e *picker.Endpoint) string {

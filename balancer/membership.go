@@ -20,7 +20,9 @@ type member struct {
 	addrs    string // key of the address set: the same server
 	resolved gresolver.Endpoint
 
-	child *child // set by the child itself; guarded by policy.mu
+	// Guarded by policy.mu.
+	child    *child // set by the child itself
+	newcomer bool   // it has joined others, and was never connected
 }
 
 // membership is the endpoints of one resolver update, by stable index: a member keeps its index for as long as it is listed, leavers leave
@@ -61,7 +63,7 @@ func (ms *membership) next(update []gresolver.Endpoint, endpoint func(id, addrs 
 			m.index = old.index
 			next.slots[m.index] = m
 			if old.addrs == addrs {
-				m.endpoint, m.child = old.endpoint, old.child
+				m.endpoint, m.child, m.newcomer = old.endpoint, old.child, old.newcomer
 			}
 		}
 		ep.Attributes = ep.Attributes.WithValue(memberKey{}, m)
@@ -70,6 +72,7 @@ func (ms *membership) next(update []gresolver.Endpoint, endpoint func(id, addrs 
 	for id, m := range next.byID {
 		if m.endpoint == nil {
 			m.endpoint = endpoint(id, m.addrs)
+			m.newcomer = ms != nil && len(ms.byID) > 0
 		}
 	}
 	next.seat(fresh)

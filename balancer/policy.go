@@ -74,7 +74,9 @@ type policy struct {
 	guard    *picker.Guard
 	guarded  *guarded
 
-	refused atomic.Bool // a call was refused since the last watch: picks set it
+	refused  atomic.Bool // a call was refused since the last watch: picks set it
+	current  atomic.Pointer[picker.Table]
+	interest interest
 
 	// mu guards what follows. It may be held while calling ClientConn.UpdateState, never while calling a child: children
 	// report back from within calls.
@@ -110,6 +112,7 @@ func (p *policy) UpdateClientConnState(s gbalancer.ClientConnState) error {
 	}
 
 	p.mu.Lock()
+	rewatch := !reflect.DeepEqual(p.config.Health, config.Health)
 	p.configureLocked(config)
 	p.members, p.resolverErr = members, nil
 	if len(endpoints) == 0 {
@@ -121,6 +124,13 @@ func (p *policy) UpdateClientConnState(s gbalancer.ClientConnState) error {
 
 	s.ResolverState.Endpoints, s.BalancerConfig = endpoints, nil
 	err = p.children.UpdateClientConnState(s)
+	if rewatch {
+		for _, m := range members.slots {
+			if m != nil && m.child != nil {
+				m.child.rewatch(config.Health)
+			}
+		}
+	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,6 +215,7 @@ func (p *policy) buildTableLocked() {
 	plan := p.config.plan()
 	plan.Guard = p.guard
 	p.table = picker.NewTable(p.table, plan, p.members.members(), p.statusLocked(time.Now()), p.rand)
+	p.current.Store(p.table)
 }
 
 func (p *policy) statusLocked(now time.Time) []picker.Status {
@@ -228,10 +239,12 @@ func (p *policy) publishLocked() {
 	now := time.Now()
 	if status := p.statusLocked(now); !slices.Equal(status, p.table.Statuses()) {
 		p.table = p.table.WithStatus(status)
+		p.current.Store(p.table)
 	}
 	p.waitForPendingLocked(now)
 	state, refusal := p.verdictLocked()
 	s := &snapshot{table: p.table, conns: p.connsLocked(), reader: p.reader, outcomes: p.outcomes, refusal: refusal, policy: p}
+	s.loads = p.config.Health.asks("orca")
 	if state == p.state && s.equal(p.published) {
 		return
 	}

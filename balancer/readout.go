@@ -53,6 +53,8 @@ type EndpointState struct {
 	Draining bool `json:"draining"`
 	// Breaker is the endpoint's circuit breaker.
 	Breaker BreakerState `json:"breaker"`
+	// Health is what the endpoint's health is known to be.
+	Health HealthState `json:"health"`
 	// InFlight is the number of this channel's calls on it now.
 	InFlight int `json:"in_flight"`
 	// CostInFlight is their cost, in tokens.
@@ -68,6 +70,8 @@ type EndpointState struct {
 // ModelState is what is known of a model on an endpoint.
 type ModelState struct {
 	Name string `json:"name"`
+	// State is what the sources of health say of it: "ready", "loading", "absent" (not in memory), "unavailable" or "unknown".
+	State string `json:"state"`
 	// Service is the moving average of the latency of its successful calls.
 	Service time.Duration `json:"service_ns"`
 	// Breaker is the model's own breaker on the endpoint; nil while there is nothing against it.
@@ -186,6 +190,7 @@ func readEndpoint(m *member, st picker.Status, now int64) EndpointState {
 		Latency:  time.Duration(m.endpoint.Latency()),
 		Picks:    map[string]uint64{},
 		Draining: m.endpoint.Draining(now),
+		Health:   readHealth(m.endpoint, now),
 		Breaker:  BreakerState{State: b.State().String(), OpenLeft: b.OpenLeft(now), Counts: b.Counts()},
 	}
 	if last, ok := b.Last(); ok {
@@ -200,7 +205,7 @@ func readEndpoint(m *member, st picker.Status, now int64) EndpointState {
 		}
 	}
 	for model := range m.endpoint.Models() {
-		s.Models = append(s.Models, ModelState{Name: model.Name(), Service: model.Service(), Breaker: readPair(model.Breaker(), now)})
+		s.Models = append(s.Models, ModelState{Name: model.Name(), State: model.State().String(), Service: model.Service(), Breaker: readPair(model.Breaker(), now)})
 	}
 	slices.SortFunc(s.Models, func(a, b ModelState) int { return cmp.Compare(a.Name, b.Name) })
 	return s

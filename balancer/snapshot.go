@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mlbalancer/mlbalancer/health"
+	"github.com/mlbalancer/mlbalancer/health/orca"
 	"github.com/mlbalancer/mlbalancer/internal/outcome"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
@@ -21,13 +23,14 @@ type snapshot struct {
 	conns    []gbalancer.SubConn // by the table's index; nil where not connected
 	reader   *requestReader
 	outcomes *outcome.Table
+	loads    bool  // the loads that servers report with their responses count
 	refusal  error // what a call gets when nothing is ready
 	policy   *policy
 }
 
 // equal reports whether two snapshots pick alike.
 func (s *snapshot) equal(o *snapshot) bool {
-	return o != nil && s.table == o.table && s.reader == o.reader && s.outcomes == o.outcomes && s.refusal == o.refusal && slices.Equal(s.conns, o.conns)
+	return o != nil && s.table == o.table && s.reader == o.reader && s.outcomes == o.outcomes && s.loads == o.loads && s.refusal == o.refusal && slices.Equal(s.conns, o.conns)
 }
 
 // Pick implements gbalancer.Picker.
@@ -86,6 +89,7 @@ type attempt struct {
 	ctx      context.Context
 	call     *picker.Call // nil without the interceptor
 	outcomes *outcome.Table
+	loads    bool                     // the loads that servers report with their responses count
 	done     func(gbalancer.DoneInfo) // a.end, bound once in the attempt's life
 }
 
@@ -103,7 +107,7 @@ func newAttempt() *attempt {
 // read fills the query with the call's request, where own is what the caller put into ctx. A call with a record is read once, at its
 // first pick. One without may be a stream, for all that is known.
 func (a *attempt) read(call *picker.Call, own picker.Request, key uint64, info *gbalancer.PickInfo, s *snapshot) {
-	a.ctx, a.call, a.outcomes = info.Ctx, call, s.outcomes
+	a.ctx, a.call, a.outcomes, a.loads = info.Ctx, call, s.outcomes, s.loads
 	q := &a.query
 	q.Now = monotonic()
 	if call == nil {
@@ -130,6 +134,9 @@ func (a *attempt) end(info gbalancer.DoneInfo) {
 	if info.BytesSent || info.BytesReceived {
 		o = a.outcomes.Classify(a.ctx, outcome.End{Err: info.Err, Took: a.Took(now), Slow: a.Slow(), Received: info.BytesReceived})
 	}
+	if info.ServerLoad != nil && a.loads {
+		a.noteLoad(now, info.ServerLoad)
+	}
 	if info.Err != nil {
 		pushback = outcome.Pushback(info.Trailer, info.Err)
 	}
@@ -142,6 +149,14 @@ func (a *attempt) end(info gbalancer.DoneInfo) {
 		}
 	}
 	a.release()
+}
+
+// noteLoad lets the load count that a server reported with its response.
+func (a *attempt) noteLoad(now int64, report any) {
+	var l health.Load
+	if orca.Load(report, &l) {
+		a.Endpoint().Note(now, &l)
+	}
 }
 
 func (a *attempt) release() {

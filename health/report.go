@@ -2,12 +2,15 @@ package health
 
 import "time"
 
+// MaxSources bounds the number of sources, so that what each says of an endpoint may have a place of its own.
+const MaxSources = 5
+
 // Report is what one source says of one server at one moment. What a source does not know it leaves out: the zero value of a field says
 // nothing, and a number counts only if Load.Has says that it is there, so that 0 can be told from unknown.
 //
 // A Report and its Models belong to whoever made it, and may be used again once the function that took it has returned.
 type Report struct {
-	// Server is the server as a whole.
+	// Server is the server as a whole. While a report leaves it out, or OnDemand, what the source said before stands.
 	Server ServerState
 	// Load is how busy the server is.
 	Load Load

@@ -174,8 +174,9 @@ func TestTwoAddressesThatConnectAtOnce(t *testing.T) {
 func TestAFlapMovesNothingForGood(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const models = 300
+		const config = `{"loadBalancingConfig":[{"model_aware":{"slowStart":{"window":"0s"}}}]}`
 		f := rig.New(t, 5)
-		c := f.Client(rig.Setup{Options: interceptors})
+		c := f.Client(rig.Setup{Config: config, Options: interceptors})
 		c.Ready(5)
 		mapped := func() []string {
 			to := make([]string, models)
@@ -214,7 +215,7 @@ func TestAFlapMovesNothingForGood(t *testing.T) {
 func TestClientSideHealthChecking(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const models = 200
-		const config = `{"loadBalancingConfig":[{"model_aware":{}}],"healthCheckConfig":{"serviceName":""}}`
+		const config = `{"loadBalancingConfig":[{"model_aware":{"health":{"panicThreshold":0}}}],"healthCheckConfig":{"serviceName":""}}`
 		f := rig.New(t, 4)
 		c := f.Client(rig.Setup{Config: config})
 		c.Ready(4)
@@ -230,7 +231,7 @@ func TestClientSideHealthChecking(t *testing.T) {
 		before := mapped()
 		f.Backends[1].Serving(false)
 		c.Ready(3)
-		require.Equal(t, "down", c.Endpoint("b1:1").Status)
+		require.Equal(t, "not ready", c.Endpoint("b1:1").Health.Server)
 		require.NotContains(t, mapped(), "b1")
 		require.Equal(t, 1, f.Backends[1].Open(), "the connection stays")
 		f.Backends[1].Serving(true)
@@ -244,8 +245,7 @@ func TestClientSideHealthChecking(t *testing.T) {
 		c.Ready(0)
 		r := c.Send("m", limit)
 		require.Equal(t, codes.Unavailable, status.Code(r.Err))
-		require.ErrorContains(t, r.Err, "none of 4 connected endpoints may be used")
-		require.ErrorContains(t, r.Err, "NOT_SERVING")
+		require.ErrorContains(t, r.Err, "of 4 connected endpoints none takes the call: by their health 4 take no calls")
 		require.Zero(t, r.Took)
 		done := make(chan rig.Result, 1)
 		go func() { done <- c.Send("m", limit, waitForReady) }()

@@ -106,6 +106,7 @@ func TestTheRootModuleRequiresLittle(t *testing.T) {
 		"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/cespare/xxhash/v2",
 		"github.com/stretchr/testify", "go.uber.org/goleak",
 		"google.golang.org/genproto/googleapis/rpc", // which grpc brings: the details of statuses
+		"github.com/cncf/xds/go",                    // which grpc brings: the load reports of servers
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
 	cmd.Dir = ".."

@@ -41,7 +41,8 @@ func TestSnapshot(t *testing.T) {
 		require.Equal(t, balancer.EndpointState{
 			Name: "b0:1", Addresses: []string{"b0:1"}, Weight: 1, Status: "ready", Latency: 10 * time.Millisecond,
 			Breaker: balancer.BreakerState{State: "closed", Counts: breaker.Counts{Calls: 2}},
-			Picks:   map[string]uint64{"home": 2}, Models: []balancer.ModelState{{Name: m, Service: 10 * time.Millisecond}},
+			Picks:   map[string]uint64{"home": 2}, Models: []balancer.ModelState{{Name: m, State: "unknown", Service: 10 * time.Millisecond}},
+			Health: balancer.HealthState{Server: "ready", Sources: map[string]string{"standard": "ready"}, Score: 1, SlowStart: 1},
 		}, s.Endpoints[0])
 		require.Equal(t, "big", s.Endpoints[1].Name)
 		require.Equal(t, []string{"b1:1"}, s.Endpoints[1].Addresses)

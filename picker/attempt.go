@@ -34,6 +34,7 @@ func (t *Table) Place(q *Query, deadline int64, a *Attempt) Choice {
 		e := t.members[c.Index].Endpoint
 		if a.enter(t.plan.Guard, e, q, deadline) {
 			a.endpoint, a.cost, a.request, a.key, a.began = e, q.Cost(), q.Request, q.Key, q.Now
+			a.expect, a.wait = c.Expect, c.Wait
 			a.reason = a.why(c.Reason)
 			e.Begin(a.cost, a.reason)
 			return Choice{Index: c.Index, Reason: a.reason}

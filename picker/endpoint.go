@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mlbalancer/mlbalancer/breaker"
+	"github.com/mlbalancer/mlbalancer/health"
 )
 
 // Endpoint is one server as its clients know it, for as long as the resolver lists it: through reconnects, readiness changes and
@@ -21,15 +22,25 @@ type Endpoint struct {
 	lostModel     atomic.Uint64 // key of the last model that was lost
 	lostAt        atomic.Int64
 	faulty        atomic.Bool // a model has a breaker that must be asked
+	standing      atomic.Uint32
+	slot          atomic.Int32 // where it is in its channel's tables
+	rampAt        atomic.Int64 // when its slow start began
+	rampFor       atomic.Int64 // and how long it is
+	score         health.Score
 
 	_       [64]byte // what follows is written by every call, what stands above is read by every pick
 	load    atomic.Uint64
 	latency peakEWMA
 	work    decayingSum
 	picks   [NumReasons]atomic.Uint64
+	vitals  health.Vitals
+	facts   facts
+	slow    drag
+	loads   loads
 	_       [64]byte
 
-	models modelTable
+	models  modelTable
+	reports reports
 }
 
 // NewEndpoint returns an endpoint with an identity: the name that the resolver gives it, or its addresses.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mlbalancer/mlbalancer/breaker"
+	"github.com/mlbalancer/mlbalancer/health"
 )
 
 // Guard says who may be sent calls: it is what the endpoints of one channel have in common beside a Table. It is safe for concurrent
@@ -17,6 +18,11 @@ type Guard struct {
 	perModel atomic.Bool
 	panic    atomic.Bool // too few endpoints are usable: go by connectivity alone
 	panicAt  atomic.Uint32
+	health   atomic.Pointer[health.Config]
+	turn     int // whose score is due; of Watch alone
+
+	residency residency
+	service   average // of all models together: how long they take without waiting
 }
 
 // NewGuard returns a Guard with the given rules of breakers. rand returns uniformly distributed random numbers and is safe for concurrent
@@ -24,8 +30,12 @@ type Guard struct {
 func NewGuard(c breaker.Config, rand func() uint64) *Guard {
 	g := &Guard{Group: breaker.NewGroup(c, rand)}
 	g.perModel.Store(true)
+	g.SetHealth(health.DefaultConfig())
 	return g
 }
+
+// SetHealth sets by what rules endpoints' health is judged.
+func (g *Guard) SetHealth(c health.Config) { g.health.Store(&c) }
 
 // SetPerModel says whether a model that fails on an endpoint is taken out of that endpoint only, while others there are fine. If not,
 // its failures count for the endpoint like any other. It is on by default.
@@ -44,16 +54,22 @@ func (g *Guard) Panic() bool { return g.panic.Load() }
 // call that was refused since the last time may have better luck now.
 func (g *Guard) Watch(t *Table, now int64) (freed bool) {
 	freed = g.Group.Tick(now)
-	ready, usable := len(t.ready), 0
+	ready, usable, informed := len(t.ready), 0, 0
 	for _, i := range t.ready {
 		e := t.members[i].Endpoint
 		if e.faulty.Load() {
 			freed = e.watchPairs(now) || freed
 		}
-		if e.open(now) {
+		g.examine(e, now, int(i))
+		if e.open(now) && e.well() {
 			usable++
 		}
+		if e.stands()&(listed|leaving) != 0 {
+			informed++
+		}
 	}
+	g.turn++
+	g.residency.informed.Store(informed*2 > ready)
 	panic := float64(usable) < float64(ready)*float64(g.panicAt.Load())/panicScale
 	return g.panic.Swap(panic) != panic || freed
 }
@@ -101,7 +117,42 @@ func (g *Guard) slowTime(expected, remaining time.Duration) time.Duration {
 
 // admits reports whether the endpoint and the model on it may be sent a call.
 func (g *Guard) admits(e *Endpoint, q *Query) bool {
-	return (g.panic.Load() || e.open(q.Now)) && (q.anywhere || !g.absent.absent(e, q.Key, q.Now)) && e.serving(q.Key, q.Now)
+	panic := g.panic.Load()
+	return (panic || e.open(q.Now)) && e.fit(q, panic) && (q.anywhere || !g.absent.absent(e, q.Key, q.Now)) && e.serving(q.Key, q.Now)
+}
+
+// admitsHolder is admits for an endpoint whose servers says that it holds the model, or loads it.
+func (g *Guard) admitsHolder(e *Endpoint, m *Model, q *Query) bool {
+	if len(q.Avoid)+q.nPassed > 0 && q.Avoids(e) {
+		return false
+	}
+	s := e.stands()
+	if !g.panic.Load() && (s&barred != 0 || !e.open(q.Now)) {
+		return false
+	}
+	if m.State() != health.ModelReady && (s&explicit != 0 || s&notReady != 0) {
+		return false
+	}
+	return !g.absent.absent(e, q.Key, q.Now) && e.serving(q.Key, q.Now)
+}
+
+// services returns how long a call of a query takes without waiting, and how long any call does, in nanoseconds.
+func (g *Guard) services(p *placement, q *Query) (own, mean float64) {
+	if mean = g.service.value(); mean == 0 {
+		mean = defaultService
+	}
+	if p != nil {
+		if hs := *p.holders.Load(); len(hs) > 0 {
+			own = float64(hs[0].model.reported.Load())
+		}
+		if own == 0 {
+			own = p.service.value()
+		}
+	}
+	if own == 0 {
+		own = mean
+	}
+	return own * q.size(), mean
 }
 
 // open reports whether the endpoint takes calls: it is not draining, and its breaker would pass one.
@@ -119,6 +170,9 @@ func (e *Endpoint) ramp(now int64) float64 {
 	b := e.breaker
 	switch r := b.Ramp(now); {
 	case r == 1 || b.State() == breaker.Closed:
+		if e.stands()&ramping != 0 {
+			return min(r, e.started(now))
+		}
 		return r
 	case b.Status(now) == breaker.Probing:
 		return overdue
@@ -173,6 +227,16 @@ func (e *Endpoint) Reconnected(now int64) {
 	e.lostModel.Store(0)
 	e.life.Add(1)
 	e.connectedAt.Store(now)
+}
+
+// Unheard takes back all that was said of an endpoint: it has gone, or its connection is a new one.
+func (g *Guard) Unheard(e *Endpoint) {
+	e.facts.forget()
+	e.reports.mu.Lock()
+	defer e.reports.mu.Unlock()
+	e.reports.forget()
+	g.settleModels(e)
+	e.stand(0, ^(ailing | ramping))
 }
 
 // Draining reports whether the endpoint said that it is going away.

@@ -4,16 +4,20 @@ import (
 	"iter"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mlbalancer/mlbalancer/breaker"
+	"github.com/mlbalancer/mlbalancer/health"
 )
 
 const (
 	// maxModels bounds the models that an endpoint remembers. A GPU server holds tens of models, one with adapters some
 	// hundreds; beyond the bound the one that was used least recently among a few makes room.
 	maxModels = 256
+	// maxReported bounds them where the server itself has named more. What it has named makes room for nothing.
+	maxReported = 4096
 	// modelProbe is how many slots a model may be found in.
 	modelProbe = 8
 	// serviceWeight is the weight of a new service time in the average.
@@ -28,7 +32,14 @@ type Model struct {
 	used    atomic.Int64
 	work    decayingSum
 	pair    atomic.Pointer[breaker.Pair] // nil while there is nothing against the model
-	// It fills a cache line: models are allocated side by side, and the calls of one must not slow another's down.
+	// The above fills a cache line, and all of it two: models are allocated side by side, and the calls of one must not slow another's down.
+
+	baseline health.Baseline
+	state    atomic.Uint32             // health.ModelState, from what the sources say
+	reported atomic.Int64              // service time that the server gave, 0 if none
+	readyAt  atomic.Int64              // when a load of it should be done
+	marks    [health.MaxSources]uint16 // what each source said; guarded by the lock of the endpoint's reports
+	settled  health.ModelState         // what the residency knows; guarded like marks
 }
 
 // Name returns the model's name.
@@ -41,6 +52,12 @@ func (m *Model) Breaker() *breaker.Pair { return m.pair.Load() }
 func (m *Model) Service() time.Duration {
 	return time.Duration(math.Float64frombits(m.service.Load()))
 }
+
+// Used returns when the model was last called with success, 0 if it has not been: a source may have named it.
+func (m *Model) Used() int64 { return m.used.Load() }
+
+// State returns what the sources of health say of the model on the endpoint.
+func (m *Model) State() health.ModelState { return health.ModelState(m.state.Load()) }
 
 func (m *Model) observe(now int64, latency float64) {
 	for {
@@ -57,10 +74,10 @@ func (m *Model) observe(now int64, latency float64) {
 	}
 }
 
-// modelTable is a lock-free hash table of bounded size. It starts empty and doubles as models arrive; a reader that meets
-// a table being replaced sees the old one. An entry that is added while the table grows may be lost, and is then learned again.
+// modelTable is a hash table of bounded size that is read without a lock. It starts empty and doubles as models arrive.
 type modelTable struct {
 	slots atomic.Pointer[[]atomic.Pointer[Model]]
+	grows sync.Mutex // held while a model is added
 }
 
 func (t *modelTable) get(key uint64) *Model {
@@ -81,63 +98,104 @@ func (t *modelTable) get(key uint64) *Model {
 	return nil
 }
 
-// add returns the entry of a model, made if need be.
+// add returns the entry of a model, made if need be. It never waits: what is new while another model is being added is learned the next
+// time, and the entry that is returned belongs to no table. So does that of a model for which there is no room.
 func (t *modelTable) add(key uint64, name string) *Model {
+	if m := t.get(key); m != nil {
+		return m
+	}
+	m := &Model{key: key, name: strings.Clone(name)} // a name read from a message may pin all of it
+	if !t.grows.TryLock() {
+		return m
+	}
+	defer t.grows.Unlock()
+	if held := t.get(key); held != nil {
+		return held
+	}
+	t.put(m, maxModels)
+	return m
+}
+
+// admit returns the entry of a model that the server has named, made if need be, or nil if there is no room for it.
+func (t *modelTable) admit(key uint64, name string) *Model {
+	if m := t.get(key); m != nil {
+		return m
+	}
+	t.grows.Lock()
+	defer t.grows.Unlock()
+	if m := t.get(key); m != nil {
+		return m
+	}
+	m := &Model{key: key, name: strings.Clone(name)}
+	if !t.put(m, maxReported) {
+		return nil
+	}
+	return m
+}
+
+// put gives a model a slot: a free one, or from a number of slots on that of the least recently used model among a few of which no source
+// says anything. Caller must hold the lock.
+func (t *modelTable) put(m *Model, most int) bool {
 	for {
-		if m := t.get(key); m != nil {
-			return m
-		}
 		slots := t.slots.Load()
 		if slots == nil {
 			fresh := make([]atomic.Pointer[Model], modelProbe)
-			t.slots.CompareAndSwap(nil, &fresh)
-			continue
+			slots = &fresh
+			t.slots.Store(slots)
 		}
-		m := &Model{key: key, name: strings.Clone(name)} // a name read from a message may pin all of it
 		mask := uint64(len(*slots) - 1)
-		oldest, oldestUsed := key&mask, int64(math.MaxInt64)
+		oldest, oldestUsed := -1, int64(math.MaxInt64)
 		for i := range uint64(modelProbe) {
-			at := (key + i) & mask
+			at := (m.key + i) & mask
 			held := (*slots)[at].Load()
 			if held == nil {
-				if (*slots)[at].CompareAndSwap(nil, m) {
-					return m
-				}
-				held = (*slots)[at].Load()
-				if held.key == key {
-					return held
-				}
+				(*slots)[at].Store(m)
+				return true
 			}
-			if u := held.used.Load(); u < oldestUsed {
-				oldest, oldestUsed = at, u
+			if u := held.used.Load(); u < oldestUsed && held.state.Load() == uint32(health.ModelUnknown) {
+				oldest, oldestUsed = int(at), u
 			}
 		}
-		if len(*slots) < maxModels {
-			t.grow(slots)
-			continue
+		if len(*slots) >= most && oldest >= 0 {
+			(*slots)[oldest].Store(m)
+			return true
 		}
-		(*slots)[oldest].Store(m)
-		return m
+		if len(*slots) >= max(most, maxReported) || !t.grow(*slots) {
+			return false
+		}
 	}
 }
 
-// grow replaces the slots by twice as many.
-func (t *modelTable) grow(old *[]atomic.Pointer[Model]) {
-	fresh := make([]atomic.Pointer[Model], 2*len(*old))
-	mask := uint64(len(fresh) - 1)
-	for i := range *old {
-		m := (*old)[i].Load()
+// grow replaces the slots by twice as many, or four times if need be.
+func (t *modelTable) grow(old []atomic.Pointer[Model]) bool {
+	for n := 2 * len(old); n <= 2*maxReported; n *= 2 {
+		if fresh := rehash(old, n); fresh != nil {
+			t.slots.Store(&fresh)
+			return true
+		}
+	}
+	return false
+}
+
+// rehash returns the models in a number of slots, or nil if one finds none.
+func rehash(old []atomic.Pointer[Model], n int) []atomic.Pointer[Model] {
+	fresh := make([]atomic.Pointer[Model], n)
+	mask := uint64(n - 1)
+next:
+	for i := range old {
+		m := old[i].Load()
 		if m == nil {
 			continue
 		}
 		for j := range uint64(modelProbe) {
 			if slot := &fresh[(m.key+j)&mask]; slot.Load() == nil {
 				slot.Store(m)
-				break
+				continue next
 			}
 		}
+		return nil
 	}
-	t.slots.CompareAndSwap(old, &fresh)
+	return fresh
 }
 
 // ObserveModel notes the latency and the cost of a successful call for a model that ended at now.

@@ -4,7 +4,7 @@ func init() { Register(func() Options { return &P2COptions{Choices: 2} }) }
 
 // P2COptions configures the strategy "p2c", the power of two choices: of a few endpoints drawn at random, the least loaded one
 // serves the call. Load is the cost in flight, the call's own included, per weight, times how much slower the endpoint's answers
-// have been than those of the other. Calls that find equals are spread at random.
+// have been than those of the other, divided by the endpoint's health score. Calls that find equals are spread at random.
 type P2COptions struct {
 	// Choices is how many distinct endpoints are drawn, from 2 to 10; default 2. More draws find a less loaded endpoint, and
 	// make many clients find the same one.
@@ -59,7 +59,7 @@ func (s *p2c) Pick(t *Table, q *Query) Choice {
 		drawn[k] = at
 
 		i := t.ready[at]
-		if !t.admits(t.members[i].Endpoint, q) {
+		if e := t.members[i].Endpoint; !t.admits(e, q) || !s.ramped(e, q.Now) {
 			continue
 		}
 		found++
@@ -89,6 +89,19 @@ func (s *p2c) Pick(t *Table, q *Query) Choice {
 	return Choice{Index: int(best), Reason: reason}
 }
 
+// ramped reports whether an endpoint that was drawn may be chosen: one that is to get a part of its share is passed over in the other part of
+// draws, whatever its load.
+func (s *p2c) ramped(e *Endpoint, now int64) bool {
+	r := e.ramp(now)
+	return r >= 1 || unit(s.rand()) < r
+}
+
+// minWorth bounds how much a low score can make an endpoint's load count.
+const minWorth = 0.05
+
+// worth returns the endpoint's score as loads are divided by it.
+func (e *Endpoint) worth() float64 { return max(minWorth, e.score.Value()) }
+
 // any chooses at random where fewer endpoints may be chosen than can be found by drawing.
 func (s *p2c) any(t *Table, q *Query) Choice {
 	n := len(t.ready)
@@ -114,8 +127,12 @@ func compare(a, b *Member, q *Query) (la, lb float64) {
 		own := int64(q.Cost())
 		la, lb = float64(ca+own)/a.Weight, float64(cb+own)/b.Weight
 	}
-	la /= a.ramp(q.Now)
-	lb /= b.ramp(q.Now)
+	la /= max(1, a.ramp(q.Now)) // less than 1 is for the draws
+	lb /= max(1, b.ramp(q.Now))
+	if sa, sb := a.worth(), b.worth(); sa > latencyBand*sb || sb > latencyBand*sa {
+		la /= sa
+		lb /= sb
+	}
 	switch ta, tb := a.Latency(), b.Latency(); {
 	case ta == 0 || tb == 0: // one that has not answered yet is judged by its load alone
 	case ta > latencyBand*tb:

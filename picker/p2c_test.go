@@ -124,7 +124,7 @@ func TestP2CHungServer(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Minute, time.Hour} {
 		q.Now = int64(after)
 		for range 20 {
-			require.Equal(t, Choice{1, LessLoaded}, table.Pick(q))
+			require.Equal(t, Choice{Index: 1, Reason: LessLoaded}, table.Pick(q))
 		}
 	}
 	hung.End(DefaultTokens)
@@ -197,7 +197,7 @@ func TestP2CDraws(t *testing.T) {
 			table.Member(i).Begin(uint32(1000-i), Home)
 		}
 		for range 200 {
-			require.Equal(t, Choice{n - 1, LessLoaded}, table.Pick(queryFor("")))
+			require.Equal(t, Choice{Index: n - 1, Reason: LessLoaded}, table.Pick(queryFor("")))
 		}
 	}
 
@@ -225,7 +225,7 @@ func TestP2CDraws(t *testing.T) {
 		}
 		seen := 0
 		for range calls {
-			if table.Pick(queryFor("")) == (Choice{0, LessLoaded}) {
+			if table.Pick(queryFor("")) == (Choice{Index: 0, Reason: LessLoaded}) {
 				seen++
 			}
 		}
@@ -247,8 +247,8 @@ func TestP2CBand(t *testing.T) {
 	}
 	assert.Len(t, reasons(12*ms), 2)
 	assert.Len(t, reasons(8*ms), 2)
-	assert.Equal(t, map[Choice]int{{0, LessLoaded}: 100}, reasons(13*ms))
-	assert.Equal(t, map[Choice]int{{1, LessLoaded}: 100}, reasons(7*ms))
+	assert.Equal(t, map[Choice]int{{Index: 0, Reason: LessLoaded}: 100}, reasons(13*ms))
+	assert.Equal(t, map[Choice]int{{Index: 1, Reason: LessLoaded}: 100}, reasons(7*ms))
 }
 
 // Load is per weight, and so are the turns of an idle fleet.
@@ -282,7 +282,7 @@ func TestP2CCountsTokens(t *testing.T) {
 		table.Member(1).Begin(100, Home)
 	}
 	for range 20 {
-		require.Equal(t, Choice{1, LessLoaded}, table.Pick(queryFor("")))
+		require.Equal(t, Choice{Index: 1, Reason: LessLoaded}, table.Pick(queryFor("")))
 	}
 }
 
@@ -296,7 +296,7 @@ func TestP2CAvoids(t *testing.T) {
 	all := slices.Clone(q.Avoid)
 	for left := range n {
 		q.Avoid = slices.Delete(slices.Clone(all), left, left+1)
-		require.Equal(t, Choice{left, Only}, table.Pick(q))
+		require.Equal(t, Choice{Index: left, Reason: Only}, table.Pick(q))
 	}
 	q.Avoid = all[2:]
 	for range 100 {

@@ -153,7 +153,8 @@ func (r *ring) walk(t *Table, q *Query, at int) Choice {
 	var seen [maxSeen]uint32
 	n, usable := 0, 0
 	best, bestLoad := Choice{Index: -1}, 0.0
-	work := 0.0 // that the usable ones have done for the model
+	standby := best // usable, though it is not to have the model back or at all yet
+	work := 0.0     // that the usable ones have done for the model
 	for range min(maxSteps, len(r.hashes)) {
 		if n == maxSeen || n == r.owned || usable >= r.replicas && bestLoad < overflowFloor {
 			break
@@ -170,6 +171,9 @@ func (r *ring) walk(t *Table, q *Query, at int) Choice {
 		n++
 		m := &t.members[i]
 		if !t.usable(i, q) || !ramped(m.Endpoint, q) {
+			if standby.Index < 0 && t.usable(i, q) {
+				standby = Choice{Index: int(i), Reason: reason}
+			}
 			if t.status[i] == Pending && reason != Overflow && usable == 0 && m.Weight > 0 && !q.Avoids(m.Endpoint) {
 				return Choice{Index: -1, Reason: Wait}
 			}
@@ -186,8 +190,11 @@ func (r *ring) walk(t *Table, q *Query, at int) Choice {
 		}
 		usable++
 	}
-	if usable > 0 {
+	switch {
+	case usable > 0:
 		return best
+	case standby.Index >= 0:
+		return standby
 	}
 	return r.leastLoaded(t, q)
 }
@@ -219,8 +226,8 @@ func (r *ring) leastLoaded(t *Table, q *Query) Choice {
 	return Choice{Index: best, Reason: Overflow}
 }
 
-// ramped reports whether an endpoint that has recovered may have the request's model again: the models whose hash, mixed with its own, is
-// below its ramp come back first, and nothing else moves.
+// ramped reports whether an endpoint that has recovered, or is new, may have the request's model: the models whose hash, mixed with its own, is
+// below its ramp come first, and nothing else moves.
 func ramped(e *Endpoint, q *Query) bool {
 	ramp := e.ramp(q.Now)
 	return ramp >= 1 || unit((q.Key^e.key)*0x9e3779b97f4a7c15) < ramp

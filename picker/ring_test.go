@@ -88,7 +88,7 @@ func TestRingWalksTheLine(t *testing.T) {
 			want := Choice{Index: -1}
 			for rank, i := range l.walk(q.Key) {
 				if status[i] == Ready && !over(i) && !slices.Contains(q.Avoid, members[i].Endpoint) {
-					want = Choice{i, Overflow}
+					want = Choice{Index: i, Reason: Overflow}
 					if rank == 0 {
 						want.Reason = Home
 					} else if rank < o.Replicas {
@@ -201,20 +201,20 @@ func TestRingWaitsForReplicas(t *testing.T) {
 	wait := Choice{Index: -1, Reason: Wait}
 	assert.Equal(t, wait, pick(Pending, Ready, Ready, Ready, Ready), "the home")
 	assert.Equal(t, wait, pick(Down, Ready, Pending, Ready, Ready), "the replica")
-	assert.Equal(t, Choice{2, Replica}, pick(Down, Ready, Ready, Ready, Pending))
-	assert.Equal(t, Choice{0, Home}, pick(Ready, Pending, Pending, Pending, Pending))
-	assert.Equal(t, Choice{1, Overflow}, pick(Down, Ready, Down, Ready, Pending), "it is no replica that is pending")
+	assert.Equal(t, Choice{Index: 2, Reason: Replica}, pick(Down, Ready, Ready, Ready, Pending))
+	assert.Equal(t, Choice{Index: 0, Reason: Home}, pick(Ready, Pending, Pending, Pending, Pending))
+	assert.Equal(t, Choice{Index: 1, Reason: Overflow}, pick(Down, Ready, Down, Ready, Pending), "it is no replica that is pending")
 	assert.Equal(t, wait, pick(Down, Down, Down, Down, Pending), "nothing else")
 
 	q.Avoid = []*Endpoint{members[0].Endpoint}
-	assert.Equal(t, Choice{2, Replica}, pick(Pending, Ready, Ready, Ready, Ready), "a tried one is not waited for")
+	assert.Equal(t, Choice{Index: 2, Reason: Replica}, pick(Pending, Ready, Ready, Ready, Ready), "a tried one is not waited for")
 	q.Avoid = nil
 
 	members[0].Begin(1000*DefaultTokens, Home)
-	assert.Equal(t, Choice{0, Home}, pick(Ready, Down, Pending, Down, Down), "a home over its bound is better than one that is not ready")
+	assert.Equal(t, Choice{Index: 0, Reason: Home}, pick(Ready, Down, Pending, Down, Down), "a home over its bound is better than one that is not ready")
 	members[0].End(1000 * DefaultTokens)
 	members[0].Weight, members[2].Weight = 0, 0
-	assert.Equal(t, Choice{4, Home}, pick(Pending, Ready, Pending, Ready, Ready), "without weight nothing is waited for")
+	assert.Equal(t, Choice{Index: 4, Reason: Home}, pick(Pending, Ready, Pending, Ready, Ready), "without weight nothing is waited for")
 }
 
 // A model that is not hot fills its home up to the floor of overflow, then its replica, before any other endpoint gets a call.
@@ -229,12 +229,12 @@ func TestRingBound(t *testing.T) {
 		return c
 	}
 	const floor = overflowFloor / DefaultTokens
-	for _, want := range []Choice{{0, Home}, {2, Replica}} {
+	for _, want := range []Choice{{Index: 0, Reason: Home}, {Index: 2, Reason: Replica}} {
 		for i := range floor {
 			require.Equal(t, want, place(), "call %d", i)
 		}
 	}
-	require.Equal(t, Choice{4, Overflow}, place())
+	require.Equal(t, Choice{Index: 4, Reason: Overflow}, place())
 	// Above the floor the bound is a quarter above the mean.
 	for range 20_000 {
 		place()
@@ -257,7 +257,7 @@ func TestRingBound(t *testing.T) {
 			m.End(q.Cost())
 		}
 	}
-	assert.Equal(t, Choice{0, Home}, place())
+	assert.Equal(t, Choice{Index: 0, Reason: Home}, place())
 }
 
 // The bound is a multiple of the mean as it will be with the request.
@@ -269,7 +269,7 @@ func TestRingMeanIncludesRequest(t *testing.T) {
 	home := ringOf(table).Owner(q.Key)
 	members[home].Begin(shareFloor, Home)
 	q.Tokens = 10 * shareFloor // (1+10) against 3 x (1+10)/2
-	assert.Equal(t, Choice{home, Home}, table.Pick(q))
+	assert.Equal(t, Choice{Index: home, Reason: Home}, table.Pick(q))
 }
 
 func TestRingFloorScalesWithWeight(t *testing.T) {
@@ -300,18 +300,18 @@ func TestRingGiantRequest(t *testing.T) {
 	q := queryFor("m")
 	q.Tokens = maxTokens
 	members[0].Begin(DefaultTokens, Home)
-	assert.Equal(t, Choice{0, Home}, table.Pick(q))
+	assert.Equal(t, Choice{Index: 0, Reason: Home}, table.Pick(q))
 
 	for _, m := range members { // all of them over it
 		m.Begin(10*overflowFloor, Home)
 	}
-	assert.Equal(t, Choice{2, Replica}, table.Pick(q), "the less loaded of the replicas")
+	assert.Equal(t, Choice{Index: 2, Reason: Replica}, table.Pick(q), "the less loaded of the replicas")
 	members[2].Begin(DefaultTokens, Home)
-	assert.Equal(t, Choice{0, Home}, table.Pick(q), "the home among equals")
+	assert.Equal(t, Choice{Index: 0, Reason: Home}, table.Pick(q), "the home among equals")
 	status = slices.Clone(status)
 	status[0], status[2] = Down, Down
 	members[4].Begin(2*DefaultTokens, Home)
-	assert.Equal(t, Choice{1, Overflow}, table.WithStatus(status).Pick(q), "replicas are down: the first two that are ready")
+	assert.Equal(t, Choice{Index: 1, Reason: Overflow}, table.WithStatus(status).Pick(q), "replicas are down: the first two that are ready")
 }
 
 // Where a walk ends, all that is ready is looked at.
@@ -386,18 +386,18 @@ func TestRingReplicasAreForHotModels(t *testing.T) {
 	for _, tc := range []struct {
 		share float64
 		want  Choice
-	}{{hotShare + 0.01, Choice{2, Replica}}, {hotShare - 0.01, Choice{0, Home}}} {
+	}{{hotShare + 0.01, Choice{Index: 2, Reason: Replica}}, {hotShare - 0.01, Choice{Index: 0, Reason: Home}}} {
 		members, status := namedFleet(1, 1, 1, 1, 1)
 		table := NewTable(nil, planOf(Defaults("ring")), members, status, rand.Uint64)
 		heat(members, "m", tc.share, 0)
 		q := queryFor("m")
 		q.Now = 2
 		members[0].Begin(shareFloor-1, Home)
-		assert.Equal(t, Choice{0, Home}, table.Pick(q), "the home is not busy")
+		assert.Equal(t, Choice{Index: 0, Reason: Home}, table.Pick(q), "the home is not busy")
 		members[0].Begin(shareFloor, Home)
 		q.Now += 2 * totalsAge
 		assert.Equal(t, tc.want, table.Pick(q), "share %v", tc.share)
 		members[2].Begin(2*shareFloor-1, Home)
-		assert.Equal(t, Choice{0, Home}, table.Pick(q), "the replica is as busy")
+		assert.Equal(t, Choice{Index: 0, Reason: Home}, table.Pick(q), "the replica is as busy")
 	}
 }

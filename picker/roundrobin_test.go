@@ -22,7 +22,7 @@ func TestRoundRobinTurns(t *testing.T) {
 		if i%2 == 0 {
 			want = 2 - first.Index
 		}
-		require.Equal(t, Choice{want, Turn}, table.Pick(queryFor("m")))
+		require.Equal(t, Choice{Index: want, Reason: Turn}, table.Pick(queryFor("m")))
 	}
 }
 

@@ -69,6 +69,9 @@ type Choice struct {
 	Index int
 	// Reason says why.
 	Reason Reason
+	// Expect is how long the call is expected to take there, in nanoseconds, and Wait the part of it until the server begins to work on it. 0: nothing is
+	// expected.
+	Expect, Wait int64
 }
 
 // Reason says why an endpoint was chosen, or why none was.
@@ -99,6 +102,12 @@ const (
 	Only
 	// Turn: the next one in turn.
 	Turn
+	// Warm: an endpoint that holds the model, or will soon.
+	Warm
+	// Cold: an endpoint that has to load the model, since that is sooner.
+	Cold
+	// Grown: an endpoint that has to load the model, which is due another copy.
+	Grown
 	// Probe: a call that finds out whether an endpoint, or a model on it, has recovered.
 	Probe
 	// Panic: an endpoint that would not be used if enough others were usable.
@@ -110,7 +119,8 @@ const (
 
 var reasonNames = [NumReasons]string{
 	NoneReady: "none-ready", Wait: "wait", Refused: "refused", Tried: "tried", Home: "home", Replica: "replica", Overflow: "overflow",
-	LessLoaded: "less-loaded", Tie: "tie", Only: "only", Turn: "turn", Probe: "probe", Panic: "panic",
+	LessLoaded: "less-loaded", Tie: "tie", Only: "only", Turn: "turn", Warm: "warm", Cold: "cold", Grown: "grown",
+	Probe: "probe", Panic: "panic",
 }
 
 // String returns the reason in lower case, with dashes.

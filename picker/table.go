@@ -72,6 +72,11 @@ func NewTable(prev *Table, plan Plan, members []Member, status []Status, rand fu
 		return prev
 	}
 	t := &Table{plan: plan, members: members, sums: &totals{}}
+	for i, m := range members {
+		if m.Endpoint != nil {
+			m.slot.Store(int32(i))
+		}
+	}
 	t.inference = strategyFor(prev, plan.Inference, members, rand, (*Table).inferenceOf)
 	t.update = strategyFor(prev, plan.Update, members, rand, (*Table).updateOf)
 	t.setStatus(status)
@@ -177,6 +182,11 @@ func (t *Table) usable(i uint32, q *Query) bool {
 	return t.status[i] == Ready && m.Weight > 0 && t.admits(m.Endpoint, q)
 }
 
+// seats reports whether an endpoint is the one at an index.
+func (t *Table) seats(i int, e *Endpoint) bool {
+	return i < len(t.members) && t.members[i].Endpoint == e
+}
+
 // admits reports whether a ready endpoint may be chosen for q.
 func (t *Table) admits(e *Endpoint, q *Query) bool {
 	if len(q.Avoid)+q.nPassed > 0 && q.Avoids(e) {
@@ -206,6 +216,7 @@ type totals struct {
 	stamp atomic.Int64  // time of the last sum, 0 before the first
 	cost  atomic.Int64  // cost in flight
 	work  atomic.Uint64 // float64: work done lately
+	calls atomic.Int64  // that others had in flight, as their servers said last
 }
 
 // totals returns the sums, at most totalsAge old.
@@ -215,12 +226,14 @@ func (t *Table) totals(now int64) *totals {
 	// Until the first sum is known everybody takes it; later ones are taken by one while the others go by the last.
 	if last == 0 || now-last > totalsAge || last-now > totalsAge {
 		if last == 0 || l.stamp.CompareAndSwap(last, max(now, 1)) {
-			var cost int64
+			var cost, calls int64
 			var work float64
 			for _, i := range t.ready {
 				cost += t.members[i].loadAt(now)
 				work += t.members[i].work.at(now)
+				calls += t.members[i].facts.others()
 			}
+			l.calls.Store(calls)
 			l.cost.Store(cost)
 			l.work.Store(math.Float64bits(work))
 			l.stamp.Store(max(now, 1))
@@ -232,6 +245,11 @@ func (t *Table) totals(now int64) *totals {
 // costPerWeight returns the mean cost in flight per unit of weight over the ready endpoints.
 func (t *Table) costPerWeight(now int64) float64 {
 	return float64(t.totals(now).cost.Load()) / t.weight
+}
+
+// othersPerEndpoint returns how many calls of others the mean ready endpoint has, as far as servers have said.
+func (t *Table) othersPerEndpoint(now int64) float64 {
+	return float64(t.totals(now).calls.Load()) / float64(max(1, len(t.ready)))
 }
 
 // minWork is the work per endpoint, in tokens, below which shares of it mean nothing.

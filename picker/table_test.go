@@ -69,7 +69,7 @@ func TestTableChoosesStrategy(t *testing.T) {
 	} {
 		i, u := table.inference.(*probe), table.update.(*probe)
 		i.asked, u.asked = nil, nil
-		assert.Equal(t, Choice{0, Only}, table.Pick(&Query{Request: c.request}))
+		assert.Equal(t, Choice{Index: 0, Reason: Only}, table.Pick(&Query{Request: c.request}))
 		assert.Equal(t, c.inference, len(i.asked) == 1, "%+v", c.request)
 		assert.Equal(t, c.inference, len(u.asked) == 0, "%+v", c.request)
 	}
@@ -82,12 +82,12 @@ func TestTableRefuses(t *testing.T) {
 	pick := func(status ...Status) Choice {
 		return NewTable(nil, planOf(p), members, status, rand.Uint64).Pick(queryFor("m"))
 	}
-	assert.Equal(t, Choice{-1, NoneReady}, pick(Down, Down, Down))
-	assert.Equal(t, Choice{-1, NoneReady}, pick(Down, Down, Ready), "ready, without weight")
-	assert.Equal(t, Choice{-1, NoneReady}, pick(Down, Down, Pending))
-	assert.Equal(t, Choice{-1, Wait}, pick(Down, Pending, Down))
-	assert.Equal(t, Choice{1, Only}, pick(Pending, Ready, Down))
-	assert.Equal(t, Choice{-1, NoneReady}, NewTable(nil, planOf(p), nil, nil, rand.Uint64).Pick(queryFor("m")))
+	assert.Equal(t, Choice{Index: -1, Reason: NoneReady}, pick(Down, Down, Down))
+	assert.Equal(t, Choice{Index: -1, Reason: NoneReady}, pick(Down, Down, Ready), "ready, without weight")
+	assert.Equal(t, Choice{Index: -1, Reason: NoneReady}, pick(Down, Down, Pending))
+	assert.Equal(t, Choice{Index: -1, Reason: Wait}, pick(Down, Pending, Down))
+	assert.Equal(t, Choice{Index: 1, Reason: Only}, pick(Pending, Ready, Down))
+	assert.Equal(t, Choice{Index: -1, Reason: NoneReady}, NewTable(nil, planOf(p), nil, nil, rand.Uint64).Pick(queryFor("m")))
 }
 
 // Endpoints that were tried are avoided as long as there is another, and for good if the request says so.

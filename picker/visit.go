@@ -15,6 +15,8 @@ type visit struct {
 	model    *Model // what is known of the model on the endpoint, if that was looked up; else nil
 	cost     uint32
 	began    int64
+	expect   int64 // how long it was expected to take, and how much of that to wait; 0 if nothing was
+	wait     int64
 }
 
 // count lets an outcome count everywhere but with the breakers, and returns what that of the endpoint and that of the model are to be told.
@@ -61,6 +63,11 @@ func (v *visit) succeeded(now int64, took time.Duration, timed bool) {
 	switch {
 	case timed:
 		v.observe(now, took)
+	default:
+		v.endpoint.vitals.Served()
+	}
+	switch {
+	case timed:
 	case v.request.ModelID != "" && v.request.Type != Update:
 		v.endpoint.served(v.key, v.request.ModelID, now)
 	}
@@ -76,14 +83,36 @@ func (v *visit) succeeded(now int64, took time.Duration, timed bool) {
 func (v *visit) observe(now int64, took time.Duration) {
 	v.endpoint.Observe(now, took)
 	if v.request.ModelID == "" {
+		v.endpoint.vitals.Served()
 		return
 	}
 	m := v.model
 	if m == nil {
 		m = v.endpoint.models.add(v.key, v.request.ModelID)
 	}
-	v.endpoint.observeModel(m, now, float64(took)/v.request.size(), v.cost)
+	v.learn(now, took)
+	latency := float64(took) / v.request.size()
+	v.endpoint.vitals.Success(m.baseline.Observe(now, latency))
+	v.endpoint.observeModel(m, now, latency, v.cost)
 }
+
+// learn compares how long the endpoint took with what was expected of it.
+func (v *visit) learn(now int64, took time.Duration) {
+	if v.expect <= 0 || v.guard == nil {
+		return
+	}
+	v.endpoint.slow.observe(now, float64(took)/float64(v.expect))
+	net := max(float64(took)-float64(v.wait), minNet*float64(took)) / v.request.size()
+	if p := v.guard.residency.get(v.key); p != nil {
+		p.service.add(net, serviceWeightNet)
+	}
+	if sampled(now) {
+		v.guard.service.add(net, serviceWeightAll)
+	}
+}
+
+// minNet is the part of a call's time that is taken for work at least: what it was expected to wait may be wrong.
+const minNet = 0.2
 
 // blame says whether a fault of the model is one of the endpoint: it is if another model fails there too, or if models are not told apart.
 func (v *visit) blame(now int64) breaker.Outcome {
@@ -101,6 +130,7 @@ const (
 
 // failed books a penalty into the endpoint's latency, twice what it is known for, so that failing fast never makes it attractive.
 func (v *visit) failed(now int64, took time.Duration, timed bool) {
+	v.endpoint.vitals.Failure()
 	if timed {
 		penalty := time.Duration(min(2*v.endpoint.Latency(), float64(maxFailureLatency)))
 		v.endpoint.Observe(now, max(took, penalty, minFailureLatency))

@@ -5,6 +5,7 @@
 //	go run ./fleet -trace requests.csv.gz -seeds 3
 //	go run ./fleet -fault slow:2@33%-66% -policies ring_hash,model_aware
 //	go run ./fleet -fault restart-all -policies round_robin,model_aware
+//	go run ./fleet -signals none -policies model_aware
 //	go run ./fleet -json > figures.json
 package main
 
@@ -31,6 +32,7 @@ import (
 	"github.com/mlbalancer/mlbalancer/examples/fleet/schedule"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/trace"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/workload"
+	"github.com/mlbalancer/mlbalancer/internal/fleet"
 )
 
 func main() {
@@ -137,6 +139,8 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	set.Float64Var(&o.Speed, "scale", 20, "how many times as fast as model time to replay")
 	set.IntVar(&o.Warmup, "warmup", 2, "passes of the trace before the measurement")
 	set.IntVar(&o.Passes, "passes", 10, "passes of the trace that are measured")
+	signals := set.String("signals", "health,oip,gpustats", "what servers say of themselves: some of health, oip, orca and gpustats, or none;\n"+
+		"weighted_round_robin gets load reports in any case, and nothing else")
 	seed := set.Uint64("seed", 1, "seed of all that is drawn")
 	seeds := set.Int("seeds", 1, "repeat with so many seeds, counting up from -seed, and show medians")
 	set.BoolVar(&f.json, "json", false, "write the figures as JSON to standard output, and nothing else there")
@@ -181,6 +185,9 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	var err error
 	if o.Policies, err = policy.Select(*policies); err != nil {
 		return nil, fmt.Errorf("-policies: %w", err)
+	}
+	if o.Signals, err = fleet.ParseSignals(*signals); err != nil {
+		return nil, fmt.Errorf("-signals: %w", err)
 	}
 	if *path == "" {
 		o.Trace = workload.Generate(*seed)

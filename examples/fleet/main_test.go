@@ -102,6 +102,7 @@ func TestArguments(t *testing.T) {
 		"-trace " + bad:     bad + `:3:1: arrival_s: got "soon", want seconds`,
 		"-trace /no/such":   "no such file",
 		"trace.csv":         `argument is "trace.csv", want flags only`,
+		"-signals gpu":      `-signals: signal is "gpu", want some of health, oip, orca, gpustats, or none alone`,
 		"-load five":        `invalid value "five" for flag -load`,
 		"-no-such-flag":     "flag provided but not defined",
 		"-html /no/dir/r":   "no such file or directory",

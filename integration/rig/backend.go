@@ -208,8 +208,21 @@ func (l counting) Accept() (net.Conn, error) {
 	return &conn{Conn: &freezable{Conn: c, gate: l.gate, gone: make(chan struct{})}, remote: "client"}, nil
 }
 
-// serve is the handler of every method.
+// probes are the methods by which a server is asked about its health, beside grpc.health.v1. Backends have none of them.
+var probes = map[string]bool{
+	"/inference.GRPCInferenceService/ServerReady":                        true,
+	"/inference.GRPCInferenceService/ModelStatistics":                    true,
+	"/inference.GRPCInferenceService/RepositoryIndex":                    true,
+	"/inference.model_repository.ModelRepositoryService/RepositoryIndex": true,
+	"/mlbalancer.gpustats.v1.GPUStats/Watch":                             true,
+	"/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics":              true,
+}
+
+// serve is the handler of every method but those.
 func (b *Backend) serve(_ any, stream grpc.ServerStream) error {
+	if method, _ := grpc.MethodFromServerStream(stream); probes[method] {
+		return status.Error(codes.Unimplemented, "the server says nothing of its health this way")
+	}
 	b.started.Add(1)
 	b.running.Add(1)
 	defer b.running.Add(-1)

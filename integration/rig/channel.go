@@ -227,6 +227,11 @@ func (sc *subConn) Shutdown() {
 // UpdateAddresses implements gbalancer.SubConn.
 func (sc *subConn) UpdateAddresses([]gresolver.Address) {}
 
+// GetOrBuildProducer implements gbalancer.SubConn: there is no connection that a server could be asked over.
+func (sc *subConn) GetOrBuildProducer(gbalancer.ProducerBuilder) (gbalancer.Producer, func()) {
+	return nil, func() {}
+}
+
 // PickTimes measures n times how long a number of picks take, one after the other over the calls.
 func (c *Channel) PickTimes(calls Calls, n, picks int) []time.Duration {
 	took := make([]time.Duration, n)

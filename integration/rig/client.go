@@ -124,7 +124,7 @@ func (c *Client) ResolveConfig(config string, eps ...gresolver.Endpoint) *servic
 // ResolveError has the resolver report an error, which it may not do before the channel has left idleness.
 func (c *Client) ResolveError(err error) { c.resolver.CC().ReportError(err) }
 
-// Ready waits until the policy counts n endpoints as ready.
+// Ready waits until the policy counts n endpoints as ready, and their servers too.
 func (c *Client) Ready(n int) {
 	c.fleet.tb.Helper()
 	c.Connect()
@@ -133,7 +133,7 @@ func (c *Client) Ready(n int) {
 		ready = 0
 		s, _ := c.snapshot() // an error may be of the policy that was there before
 		for _, e := range s.Endpoints {
-			if e.Status == "ready" {
+			if e.Status == "ready" && e.Health.Server == "ready" {
 				ready++
 			}
 		}

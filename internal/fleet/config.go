@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,8 +42,14 @@ type Config struct {
 	// Otherwise a request for a model that is not resident has it loaded and waits for it, as ModelMesh does.
 	Explicit bool
 	// NoWatch makes grpc.health.v1 what Triton makes of it: Check mirrors ServerReady whatever service it names, and there is
-	// no Watch. Otherwise it is gRPC's standard health server.
+	// no Watch. Otherwise it answers as gRPC's standard health server does.
 	NoWatch bool
+	// ModelHealth makes grpc.health.v1 know each model as a service of its name: SERVING if it is resident, NOT_SERVING if it
+	// once was or will be, unknown if it was never loaded. The empty name is the server, which serves until it drains. It
+	// excludes NoWatch.
+	ModelHealth bool
+	// Signals are what the servers tell of themselves; 0 means Health and OIP. The rest is UNIMPLEMENTED.
+	Signals Signals
 
 	// InMemory makes the servers listen on in-memory pipes instead of loopback ports. They can be reached only through
 	// Dialer and DialOptions.
@@ -79,6 +86,14 @@ func (c Config) withDefaults() (Config, error) {
 	c.Scale = cmp.Or(c.Scale, 1)
 	c.ServiceCV = cmp.Or(c.ServiceCV, 0.8)
 	c.LoadCV = cmp.Or(c.LoadCV, 0.15)
+	switch {
+	case c.Signals >= NoSignals<<1, c.Signals&NoSignals != 0 && c.Signals != NoSignals:
+		return c, fmt.Errorf("fleet: Signals is %#x, want a set of Health, OIP, ORCA and GPUStats, or NoSignals alone",
+			uint8(c.Signals))
+	case c.NoWatch && c.ModelHealth:
+		return c, errors.New("fleet: ModelHealth is true, want false with NoWatch")
+	}
+	c.Signals = cmp.Or(c.Signals, Health|OIP)
 	for i, m := range c.Models {
 		if m == "" {
 			return c, fmt.Errorf("fleet: Models[%d] is empty, want a name", i)

@@ -18,6 +18,7 @@ type faults struct {
 	hang     bool
 	draining bool
 	since    time.Duration // when draining began, in model time
+	signalFaults
 }
 
 // failure is a status for a fraction of the calls.
@@ -90,11 +91,9 @@ func (s *Server) Hang(on bool) {
 // or Restart.
 func (s *Server) Drain() {
 	s.update(func() {
-		if !s.faults.draining && s.health != nil {
-			s.health.Shutdown()
-		}
 		if !s.faults.draining {
 			s.faults.draining, s.faults.since = true, s.gpu.now
+			s.news = true
 		}
 	})
 }

@@ -17,16 +17,22 @@ type gpu struct {
 	now     time.Duration
 	stopped bool // nothing happens any more
 	running []*job
-	queue   []*job // in order of arrival; jobs that were cancelled stay until they reach the head
-	queued  int    // the jobs in queue that were not cancelled
+	queue   []*job        // in order of arrival; jobs that were cancelled stay until they reach the head
+	queued  int           // the jobs in queue that were not cancelled
+	waits   int           // the requests that wait for a load
+	delay   time.Duration // how long requests have lately waited in the queue: a moving average
 
 	models   map[string]*model // those that it has ever been asked for
 	occupied int               // slots
 	uses     uint64            // a clock for model.used
+	moves    uint64            // how often a model has changed its state
 	lane     []*model          // models to load: the first has the lane, the others wait for it
 	loading  bool              // whether the first one's load runs; otherwise it waits for memory
 	loadEnds time.Duration     // when it does
 }
+
+// delayWeight is by how much less than its own delay each request moves the average.
+const delayWeight = 8
 
 // counters are what a gpu counts. They outlive it when the server restarts.
 type counters struct {
@@ -112,6 +118,7 @@ func (g *gpu) submit(name string, work time.Duration) *job {
 		g.count.coldCalls++
 		j.cold = true
 		m.waiting = append(m.waiting, j)
+		g.waits++
 		g.want(m)
 		return j
 	}
@@ -171,7 +178,8 @@ func (g *gpu) dispatch() {
 		}
 		g.queued--
 		j.stage, j.started = running, g.now
-		j.ends = g.now + time.Duration(float64(j.work)*g.slow)
+		g.delay += (j.started - j.queuedAt - g.delay) / delayWeight
+		j.ends = g.now + g.slowed(j.work)
 		g.running = append(g.running, j)
 	}
 }

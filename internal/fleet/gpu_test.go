@@ -201,7 +201,7 @@ func (r *rig) check(t *testing.T, jobs []*job) {
 	}
 	require.Len(t, r.running, byStage[running])
 	require.Equal(t, byStage[queued], r.queued)
-	require.Equal(t, byStage[waiting], r.waits())
+	require.Equal(t, byStage[waiting], r.waits)
 	require.LessOrEqual(t, len(r.running), r.workers)
 	if r.queued > 0 {
 		require.Len(t, r.running, r.workers, "a worker is free while a request waits")

@@ -73,3 +73,58 @@ func TestHealthWithoutWatch(t *testing.T) {
 		requireStatus(t, err, codes.Unavailable, "Server exiting")
 	})
 }
+
+func TestHealthOfModels(t *testing.T) {
+	inBubble(t, exact(Config{Servers: 1, Slots: 1, ModelHealth: true, Explicit: true}), func(t *testing.T, f *Fleet) {
+		s, c, h := f.Servers[0], client(t, f, 0), healthpb.NewHealthClient(channel(t, f, 0))
+		watch, err := h.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: "m"})
+		require.NoError(t, err)
+		begin := time.Now()
+		pushed := func(want healthpb.HealthCheckResponse_ServingStatus, at time.Duration) {
+			t.Helper()
+			resp, err := watch.Recv()
+			require.NoError(t, err)
+			assert.Equal(t, want, resp.GetStatus())
+			assert.Equal(t, at, time.Since(begin))
+		}
+		check := func(service string) healthpb.HealthCheckResponse_ServingStatus {
+			t.Helper()
+			resp, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
+			if err != nil {
+				requireStatus(t, err, codes.NotFound, "unknown service")
+				return healthpb.HealthCheckResponse_SERVICE_UNKNOWN
+			}
+			return resp.GetStatus()
+		}
+		pushed(healthpb.HealthCheckResponse_SERVICE_UNKNOWN, 0)
+		assert.Equal(t, healthpb.HealthCheckResponse_SERVICE_UNKNOWN, check("m"))
+		go c.Load(t.Context(), "m")
+		pushed(healthpb.HealthCheckResponse_NOT_SERVING, 0)
+		assert.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, check("m"), "while it loads")
+		assert.Equal(t, healthpb.HealthCheckResponse_SERVING, check(""))
+		pushed(healthpb.HealthCheckResponse_SERVING, 5*time.Second)
+
+		require.Error(t, c.Load(t.Context(), "big"))
+		assert.Equal(t, healthpb.HealthCheckResponse_NOT_SERVING, check("big"), "there was no memory for it")
+		assert.Equal(t, healthpb.HealthCheckResponse_SERVING, check("m"))
+
+		go c.Infer(t.Context(), NewRequest("m", time.Second))
+		synctest.Wait()
+		go c.Unload(t.Context(), "m")
+		pushed(healthpb.HealthCheckResponse_NOT_SERVING, 5*time.Second)
+		synctest.Wait()
+		s.Lie(Health, Empty)
+		pushed(healthpb.HealthCheckResponse_SERVICE_UNKNOWN, 5*time.Second)
+		s.Lie(Health, Truth)
+		pushed(healthpb.HealthCheckResponse_NOT_SERVING, 5*time.Second)
+		assert.Equal(t, healthpb.HealthCheckResponse_SERVING, check(""), "whatever its models do")
+	})
+}
+
+func TestHealthKnowsNoModelsByDefault(t *testing.T) {
+	inBubble(t, Config{Servers: 1}, func(t *testing.T, f *Fleet) {
+		f.Servers[0].Preload("m")
+		_, err := healthpb.NewHealthClient(channel(t, f, 0)).Check(t.Context(), &healthpb.HealthCheckRequest{Service: "m"})
+		requireStatus(t, err, codes.NotFound, "unknown service")
+	})
+}

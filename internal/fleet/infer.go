@@ -10,23 +10,30 @@ import (
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
-// infer answers one inference call, and counts it.
-func (s *Server) infer(ctx context.Context, req *oip.ModelInferRequest) (*oip.ModelInferResponse, error) {
+// infer answers one inference request, and counts it. A unary one is a call of its own: its trailer is that of the call.
+func (s *Server) infer(ctx context.Context, req *oip.ModelInferRequest, unary bool) (*oip.ModelInferResponse, error) {
 	var (
-		g    *gpu
-		t    *tally
-		j    *job
-		gone chan struct{}
-		err  error
+		g      *gpu
+		t      *tally
+		j      *job
+		gone   chan struct{}
+		report []byte
+		err    error
 	)
 	s.update(func() {
 		g, t, gone = s.gpu, s.tally, s.gone
 		t.calls++
 		if j, err = s.admit(req); err != nil {
 			t.errors[status.Code(err)]++
+			if unary {
+				report = s.orca()
+			}
+		} else if unary {
+			s.open++
 		}
 	})
 	if err != nil {
+		setTrailer(ctx, report)
 		return nil, err
 	}
 
@@ -50,7 +57,12 @@ func (s *Server) infer(ctx context.Context, req *oip.ModelInferRequest) (*oip.Mo
 		} else {
 			t.ok++
 		}
+		if unary {
+			s.open--
+			report = s.orca()
+		}
 	})
+	setTrailer(ctx, report)
 	if err != nil {
 		return nil, err
 	}

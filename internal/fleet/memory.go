@@ -31,6 +31,7 @@ type model struct {
 	name    string
 	state   modelState
 	used    uint64 // when it was last used: the smallest is evicted first
+	usedAt  time.Duration
 	holds   int    // requests in the run queue or on a worker
 	waiting []*job // for it to become resident, in order of arrival
 	wanted  bool   // to be loaded even if nobody waits: an explicit load
@@ -83,7 +84,13 @@ func (g *gpu) model(name string) *model {
 
 func (g *gpu) touch(m *model) {
 	g.uses++
-	m.used = g.uses
+	m.used, m.usedAt = g.uses, g.now
+}
+
+// move puts a model into another state.
+func (g *gpu) move(m *model, to modelState) {
+	m.state = to
+	g.moves++
 }
 
 // load asks for a model to be resident. The job is finished when it is, or when that has failed.
@@ -114,7 +121,7 @@ func (g *gpu) unload(name string) bool {
 	case inLane:
 		m.doomed = true
 	case failed:
-		m.state = unloaded
+		g.move(m, unloaded)
 		return false
 	default:
 		return m.state == unloading
@@ -152,7 +159,8 @@ func (g *gpu) want(m *model) {
 	if m.state == inLane || m.state == unloading {
 		return
 	}
-	m.state, m.doomed = inLane, false
+	m.doomed = false
+	g.move(m, inLane)
 	g.lane = append(g.lane, m)
 	g.startLoad()
 }
@@ -163,11 +171,14 @@ func (g *gpu) unwait(j *job) {
 	m.waiting = slices.DeleteFunc(m.waiting, func(w *job) bool { return w == j })
 	j.stage = cancelled
 	close(j.finished)
+	if !j.loadOnly {
+		g.waits--
+	}
 	if m.state != inLane || len(m.waiting) > 0 || m.wanted || g.loading && g.lane[0] == m {
 		return
 	}
 	g.lane = slices.DeleteFunc(g.lane, func(l *model) bool { return l == m })
-	m.state = absent
+	g.move(m, absent)
 	g.startLoad()
 }
 
@@ -190,7 +201,7 @@ func (g *gpu) startLoad() {
 		}
 		g.occupied++
 		g.loading = true
-		g.loadEnds = g.now + time.Duration(float64(g.loadTime())*g.slow)
+		g.loadEnds = g.now + g.slowed(g.loadTime())
 		g.count.loads++
 		if !m.wanted {
 			g.count.coldLoads++
@@ -204,7 +215,13 @@ func (g *gpu) victim() *model {
 	if g.explicit || g.anyUnloading() {
 		return nil
 	}
-	var idle, lru *model
+	idle, lru := g.leastUsed()
+	return cmp.Or(idle, lru)
+}
+
+// leastUsed returns the least recently used of the resident models that nobody uses now, and of all resident ones; nil if there
+// is none.
+func (g *gpu) leastUsed() (idle, lru *model) {
 	for _, m := range g.models {
 		if m.state != resident {
 			continue
@@ -216,10 +233,7 @@ func (g *gpu) victim() *model {
 			idle = m
 		}
 	}
-	if idle != nil {
-		return idle
-	}
-	return lru
+	return idle, lru
 }
 
 func (g *gpu) anyUnloading() bool {
@@ -245,6 +259,7 @@ func (g *gpu) loaded() {
 			continue
 		}
 		m.holds++
+		g.waits--
 		g.enqueue(j)
 	}
 	m.waiting = nil
@@ -256,13 +271,15 @@ func (g *gpu) loaded() {
 }
 
 func (g *gpu) becomeResident(m *model) {
-	m.state, m.wanted = resident, false
+	m.wanted = false
+	g.move(m, resident)
 	g.record(g.now, m.name, Loaded)
 }
 
 // startUnload lets no new request near the model, and takes it out of memory once it is idle.
 func (g *gpu) startUnload(m *model) {
-	m.state, m.doomed = unloading, false
+	m.doomed = false
+	g.move(m, unloading)
 	g.release(m)
 }
 
@@ -271,12 +288,12 @@ func (g *gpu) release(m *model) {
 	if m.state != unloading || m.holds > 0 {
 		return
 	}
-	m.state = unloaded
+	g.move(m, unloaded)
 	g.occupied--
 	g.count.evictions++
 	g.record(g.now, m.name, Evicted)
 	if len(m.waiting) > 0 || m.wanted {
-		m.state = inLane
+		g.move(m, inLane)
 		g.lane = append(g.lane, m)
 	}
 	g.startLoad()
@@ -284,8 +301,12 @@ func (g *gpu) release(m *model) {
 
 // fail ends a load for which there is no memory.
 func (g *gpu) fail(m *model) {
-	m.state, m.wanted, m.doomed = failed, false, false
+	m.wanted, m.doomed = false, false
+	g.move(m, failed)
 	for _, j := range m.waiting {
+		if !j.loadOnly {
+			g.waits--
+		}
 		j.stage, j.err = done, errNoMemory
 		close(j.finished)
 	}
@@ -310,17 +331,4 @@ func (g *gpu) inOrder() []*model {
 	}
 	slices.SortFunc(all, func(a, b *model) int { return cmp.Compare(a.used, b.used) })
 	return all
-}
-
-// waits returns how many requests wait for a load.
-func (g *gpu) waits() int {
-	n := 0
-	for _, m := range g.models {
-		for _, j := range m.waiting {
-			if !j.loadOnly {
-				n++
-			}
-		}
-	}
-	return n
 }

@@ -13,7 +13,7 @@ func TestColdRequestWaitsForItsLoadAndOthersGoOn(t *testing.T) {
 	cold := g.submit("cold", time.Second)
 	second := g.submit("cold", time.Second)
 	warm := g.submit("warm", time.Second)
-	assert.Equal(t, 2, g.waits())
+	assert.Equal(t, 2, g.waits)
 	g.advance(time.Second)
 	assert.True(t, isDone(warm))
 	g.settle()

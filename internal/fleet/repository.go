@@ -11,17 +11,18 @@ import (
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
-func (v *service) RepositoryIndex(_ context.Context, req *oip.RepositoryIndexRequest) (*oip.RepositoryIndexResponse, error) {
+func (v *service) RepositoryIndex(
+	ctx context.Context, req *oip.RepositoryIndexRequest,
+) (*oip.RepositoryIndexResponse, error) {
 	resp := &oip.RepositoryIndexResponse{}
-	err := v.server.manage(func() error {
-		s := v.server
-		names := maps.Clone(s.repository)
-		for name := range s.gpu.models {
+	err := v.server.tellModels(ctx, func() error {
+		names, models := maps.Clone(v.server.repository), v.server.told(OIP)
+		for name := range models {
 			names[name] = true
 		}
 		for _, name := range slices.Sorted(maps.Keys(names)) {
 			entry := &oip.RepositoryIndexResponse_ModelIndex{Name: name}
-			if m := s.gpu.models[name]; m != nil {
+			if m := models[name]; m != nil {
 				m.describe(entry)
 			}
 			if !req.GetReady() || entry.State == "READY" {

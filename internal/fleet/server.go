@@ -13,9 +13,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	ghealth "google.golang.org/grpc/health"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/mlbalancer/mlbalancer/health/gpustats/server"
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
@@ -37,8 +37,9 @@ type Server struct {
 	mu         sync.Mutex         // protects what follows
 	grpc       *grpc.Server       // nil while the server is down
 	pipe       *bufconn.Listener  // nil while the server is down, and on a loopback port
-	health     *ghealth.Server    // nil while the server is down, and with NoWatch
-	endWatches context.CancelFunc // of grpc.health.v1
+	stats      *server.Server     // of mlbalancer.gpustats.v1; nil while the server is down
+	stopping   <-chan struct{}    // closed when grpc begins to stop
+	endWatches context.CancelFunc // closes it
 	served     chan struct{}      // closed when grpc serves no more
 
 	gpu    *gpu
@@ -49,6 +50,19 @@ type Server struct {
 	tally  *tally
 	events []Event
 	gone   chan struct{} // closed when a Reset ends the calls in flight
+
+	open    int // calls
+	meter   meter
+	last    vitals        // as they were before
+	news    bool          // whether faults have changed what signals say
+	changed chan struct{} // closed, and replaced, when models, readiness or news change what signals say
+}
+
+// vitals sum up all that changes what signals say, but for the time.
+type vitals struct {
+	running, queued, waits, open int
+	moves, loads                 uint64
+	ready                        bool
 }
 
 // tally is what a server counts between two Resets.
@@ -60,6 +74,7 @@ type tally struct {
 
 func newServer(cfg *Config, index int) *Server {
 	s := &Server{cfg: cfg, index: index, addr: "127.0.0.1:0", repository: make(map[string]bool, len(cfg.Models))}
+	s.changed = make(chan struct{})
 	if cfg.InMemory {
 		s.addr = s.Name() + ":8001"
 	}
@@ -101,7 +116,7 @@ func (s *Server) Stats() Stats {
 		st = Stats{
 			Server: s.Name(), Calls: t.calls, OK: t.ok, Errors: maps.Clone(t.errors),
 			Hits: t.hits, ColdCalls: t.coldCalls, ColdLoads: t.coldLoads, Loads: t.loads, Evictions: t.evictions,
-			Busy: g.busy(), Running: len(g.running), Queued: g.queued, Waiting: g.waits(),
+			Busy: g.busy(), Running: len(g.running), Queued: g.queued, Waiting: g.waits,
 		}
 		for _, m := range g.inOrder() {
 			if m.state == resident {
@@ -189,10 +204,11 @@ func (s *Server) start() error {
 	oip.RegisterGRPCInferenceServiceServer(srv, &service{server: s})
 	ctx, endWatches := context.WithCancel(context.Background())
 	served := make(chan struct{})
-	health := s.registerHealth(ctx, srv)
+	s.registerHealth(srv)
+	stats := s.registerGPUStats(ctx, srv)
 
 	s.mu.Lock()
-	s.grpc, s.health, s.endWatches, s.served = srv, health, endWatches, served
+	s.grpc, s.stats, s.stopping, s.endWatches, s.served = srv, stats, ctx.Done(), endWatches, served
 	s.pipe, _ = lis.(*bufconn.Listener)
 	s.mu.Unlock()
 	s.serving.Go(func() {
@@ -222,7 +238,7 @@ func (s *Server) stop(how func(srv *grpc.Server, endWatches context.CancelFunc))
 	<-served // a server that is stopped before it serves closes its listener only then
 	s.update(func() {
 		if s.grpc == srv { // else another stop was faster
-			s.grpc, s.pipe, s.health = nil, nil, nil
+			s.grpc, s.stats, s.pipe = nil, nil, nil
 			s.boot()
 		}
 	})
@@ -231,9 +247,6 @@ func (s *Server) stop(how func(srv *grpc.Server, endWatches context.CancelFunc))
 // reset makes the server as it was before its first call.
 func (s *Server) reset() error {
 	s.update(func() {
-		if s.faults.draining && s.health != nil {
-			s.health.Resume()
-		}
 		close(s.gone)
 		s.clean()
 	})
@@ -265,11 +278,12 @@ func (s *Server) boot() {
 	if s.gpu != nil {
 		s.gpu.stop()
 	}
-	s.faults = faults{}
+	s.faults, s.news = faults{}, true
 	s.clock = clock{start: time.Now(), scale: s.cfg.Scale}
 	s.gpu = newGPU(s.cfg.Workers, s.cfg.Slots, &s.tally.counters)
 	s.gpu.explicit = s.cfg.Explicit
 	s.gpu.loadTime = func() time.Duration { return lognormal(s.draws.load, s.cfg.Load, s.cfg.LoadCV) }
+	s.meter = meter{busy: s.tally.busy, calls: s.tally.ok}
 	clock := s.clock
 	s.gpu.record = func(at time.Duration, model string, kind EventKind) {
 		s.events = append(s.events, Event{Time: clock.at(at), Server: s.index, Model: model, Kind: kind})
@@ -282,16 +296,41 @@ func (s *Server) update(f func()) {
 	defer s.mu.Unlock()
 	s.gpu.advance(s.clock.now())
 	f()
+	s.notify()
 	s.arm()
+}
+
+// notify tells those who watch the server's signals if there is something new to say.
+func (s *Server) notify() {
+	g := s.gpu
+	now := vitals{
+		running: len(g.running), queued: g.queued, waits: g.waits, open: s.open,
+		moves: g.moves, loads: g.count.loads, ready: s.faults.ready(g.now),
+	}
+	if now == s.last && !s.news {
+		return
+	}
+	if s.news || now.moves != s.last.moves || now.ready != s.last.ready {
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+	s.last, s.news = now, false
+	if s.stats != nil && s.cfg.Signals&GPUStats != 0 {
+		s.stats.UpdateFunc(s.sample)
+	}
 }
 
 // wake lets happen what is due.
 func (s *Server) wake() { s.update(func() {}) }
 
-// arm sets the timer to when the gpu is due next.
+// arm sets the timer to when something is due next.
 func (s *Server) arm() {
-	if at, ok := s.gpu.next(); ok {
-		s.timer.Reset(max(0, s.clock.wall(at-s.clock.now())))
+	at, ok := s.gpu.next()
+	if flap, flaps := s.faults.nextFlap(s.gpu.now); flaps && s.grpc != nil && (!ok || flap < at) {
+		at, ok = flap, true
+	}
+	if ok {
+		s.timer.Reset(max(1, s.clock.wall(at-s.clock.now()))) // what is due has happened: the clock has to move on
 	}
 }
 

@@ -12,40 +12,46 @@ type service struct {
 	server *Server
 }
 
-// ready reports whether the server takes requests for every model that it is to serve. In explicit mode it is not ready while any
-// model loads or unloads, nor after a load that failed: Triton's strict readiness, its default.
-func (s *Server) ready() (ready bool, err error) {
-	s.update(func() {
+// ready says by way of a signal whether the server takes requests for every model that it is to serve. In explicit mode it is not
+// ready while any model loads or unloads, nor after a load that failed: Triton's strict readiness, its default.
+func (s *Server) ready(ctx context.Context, signal Signals) (ready bool, err error) {
+	err = s.tell(ctx, signal, func() error {
 		if s.faults.draining {
-			err = errExiting
-			return
+			return errExiting
 		}
-		ready = !s.cfg.Explicit || s.gpu.settled()
+		ready = s.faults.ready(s.gpu.now) && (!s.cfg.Explicit || s.gpu.settled())
+		return nil
 	})
 	return ready, err
 }
 
 // manage runs f under the server's lock unless the server drains.
 func (s *Server) manage(f func() error) (err error) {
-	s.update(func() {
-		if s.faults.draining {
-			err = errNotReady
-			return
-		}
-		err = f()
-	})
+	s.update(func() { err = s.unlessDraining(f) })
 	return err
 }
 
-func (v *service) ServerLive(context.Context, *oip.ServerLiveRequest) (*oip.ServerLiveResponse, error) {
-	if _, err := v.server.ready(); err != nil {
+// tellModels is tell for what OIP says of models, which a server that drains does not say.
+func (s *Server) tellModels(ctx context.Context, f func() error) error {
+	return s.tell(ctx, OIP, func() error { return s.unlessDraining(f) })
+}
+
+func (s *Server) unlessDraining(f func() error) error {
+	if s.faults.draining {
+		return errNotReady
+	}
+	return f()
+}
+
+func (v *service) ServerLive(ctx context.Context, _ *oip.ServerLiveRequest) (*oip.ServerLiveResponse, error) {
+	if _, err := v.server.ready(ctx, OIP); err != nil {
 		return nil, err
 	}
 	return &oip.ServerLiveResponse{Live: true}, nil
 }
 
-func (v *service) ServerReady(context.Context, *oip.ServerReadyRequest) (*oip.ServerReadyResponse, error) {
-	ready, err := v.server.ready()
+func (v *service) ServerReady(ctx context.Context, _ *oip.ServerReadyRequest) (*oip.ServerReadyResponse, error) {
+	ready, err := v.server.ready(ctx, OIP)
 	if err != nil {
 		return nil, err
 	}
@@ -60,10 +66,10 @@ func (v *service) ServerMetadata(context.Context, *oip.ServerMetadataRequest) (*
 	}, nil
 }
 
-func (v *service) ModelReady(_ context.Context, req *oip.ModelReadyRequest) (*oip.ModelReadyResponse, error) {
+func (v *service) ModelReady(ctx context.Context, req *oip.ModelReadyRequest) (*oip.ModelReadyResponse, error) {
 	resp := &oip.ModelReadyResponse{}
-	err := v.server.manage(func() error {
-		m := v.server.gpu.models[req.GetName()]
+	err := v.server.tellModels(ctx, func() error {
+		m := v.server.told(OIP)[req.GetName()]
 		resp.Ready = m != nil && m.state == resident && (req.GetVersion() == "" || req.GetVersion() == modelVersion)
 		return nil
 	})
@@ -93,5 +99,5 @@ func (v *service) ModelMetadata(_ context.Context, req *oip.ModelMetadataRequest
 }
 
 func (v *service) ModelInfer(ctx context.Context, req *oip.ModelInferRequest) (*oip.ModelInferResponse, error) {
-	return v.server.infer(ctx, req)
+	return v.server.infer(ctx, req, true)
 }

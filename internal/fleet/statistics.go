@@ -12,13 +12,15 @@ import (
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
-func (v *service) ModelStatistics(_ context.Context, req *oip.ModelStatisticsRequest) (*oip.ModelStatisticsResponse, error) {
+func (v *service) ModelStatistics(
+	ctx context.Context, req *oip.ModelStatisticsRequest,
+) (*oip.ModelStatisticsResponse, error) {
 	resp := &oip.ModelStatisticsResponse{}
-	err := v.server.manage(func() error {
-		s := v.server
-		for _, name := range slices.Sorted(maps.Keys(s.gpu.models)) {
-			if m := s.gpu.models[name]; m.state == resident && (req.GetName() == "" || req.GetName() == name) {
-				resp.ModelStats = append(resp.ModelStats, m.statistics(s.clock))
+	err := v.server.tellModels(ctx, func() error {
+		models := v.server.told(OIP)
+		for _, name := range slices.Sorted(maps.Keys(models)) {
+			if m := models[name]; m.state == resident && (req.GetName() == "" || req.GetName() == name) {
+				resp.ModelStats = append(resp.ModelStats, m.statistics(v.server.clock))
 			}
 		}
 		if req.GetName() != "" && len(resp.ModelStats) == 0 {

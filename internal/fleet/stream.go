@@ -30,6 +30,8 @@ type answer struct {
 // ModelStreamInfer runs the requests of a stream side by side, and answers each with one response, in the order of the requests.
 func (v *service) ModelStreamInfer(stream grpc.BidiStreamingServer[oip.ModelInferRequest, oip.ModelStreamInferResponse]) error {
 	ctx, cancel := context.WithCancel(stream.Context())
+	v.server.update(func() { v.server.open++ })
+	defer v.closed(stream.Context())
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
@@ -91,8 +93,18 @@ func (v *service) ModelStreamInfer(stream grpc.BidiStreamingServer[oip.ModelInfe
 	return ended
 }
 
+// closed notes the end of a stream. Its trailer tells of the server without it.
+func (v *service) closed(ctx context.Context) {
+	var report []byte
+	v.server.update(func() {
+		v.server.open--
+		report = v.server.orca()
+	})
+	setTrailer(ctx, report)
+}
+
 func (v *service) streamed(ctx context.Context, req *oip.ModelInferRequest) answer {
-	resp, err := v.server.infer(ctx, req)
+	resp, err := v.server.infer(ctx, req, false)
 	if err != nil {
 		return answer{
 			resp: &oip.ModelStreamInferResponse{

@@ -24,6 +24,8 @@ type Options struct {
 	Trace    *trace.Trace
 	Policies []policy.Policy
 	Faults   []fault.Fault
+	// Signals are what the servers say of themselves.
+	Signals fleet.Signals
 	// NoRetry says that failed calls are not sent again.
 	NoRetry bool
 
@@ -75,7 +77,7 @@ func Run(ctx context.Context, o Options, progress Progress) (*report.Report, err
 				Policy:   p,
 				Fleet: fleet.Config{
 					Servers: o.Servers, Workers: o.Workers, Slots: o.Slots, Service: o.Service, Load: o.Load,
-					Scale: 1 / o.Speed, Seed: seed,
+					Scale: 1 / o.Speed, Seed: seed, Signals: o.Signals,
 				},
 				Faults: o.Faults, Clients: o.Clients, Deadline: o.Deadline, Seed: seed, Progress: progress.Update,
 			})
@@ -122,7 +124,7 @@ func setup(o Options, measured time.Duration) report.Setup {
 	s := report.Setup{
 		Servers: o.Servers, Slots: o.Slots, Workers: o.Workers, Clients: o.Clients, Rho: o.Rho,
 		Service: stats.Millis(o.Service), Load: stats.Millis(o.Load), Deadline: stats.Millis(o.Deadline),
-		Speed: o.Speed, Warmup: o.Warmup, Passes: o.Passes, Seeds: o.Seeds, Measured: stats.Millis(measured), NoRetry: o.NoRetry,
+		Speed: o.Speed, Warmup: o.Warmup, Passes: o.Passes, Seeds: o.Seeds, Measured: stats.Millis(measured), NoRetry: o.NoRetry, Signals: o.Signals.String(),
 		Go: runtime.Version(), GRPC: "grpc", CPUs: runtime.GOMAXPROCS(0),
 	}
 	for _, f := range o.Faults {

@@ -29,6 +29,18 @@ func (f Fault) Begin(servers []*fleet.Server) error {
 		s.Kill()
 	case "broken-model":
 		s.FailModel(f.Model, codes.Internal, "the model was told to fail", 1)
+	case "stall":
+		s.Stall(f.Signals, true)
+	case "mute":
+		s.Mute(f.Signals, true)
+	case "lie-idle":
+		s.Lie(f.Signals, fleet.Idle)
+	case "lie-busy":
+		s.Lie(f.Signals, fleet.Busy)
+	case "lie-empty":
+		s.Lie(f.Signals, fleet.Empty)
+	case "not-ready":
+		s.NotReady(true)
 	}
 	return nil
 }
@@ -45,6 +57,14 @@ func (f Fault) End(servers []*fleet.Server) error {
 		s.Hang(false)
 	case "broken-model":
 		s.FailModel(f.Model, codes.OK, "", 0)
+	case "stall":
+		s.Stall(f.Signals, false)
+	case "mute":
+		s.Mute(f.Signals, false)
+	case "lie-idle", "lie-busy", "lie-empty":
+		s.Lie(f.Signals, fleet.Truth)
+	case "not-ready":
+		s.NotReady(false)
 	case "kill", "stop", "drain", "restart":
 		return s.Restart()
 	}

@@ -2,6 +2,8 @@ package fault
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	"github.com/mlbalancer/mlbalancer/internal/fleet"
 	"github.com/mlbalancer/mlbalancer/internal/oip"
+	gpustatsv1 "github.com/mlbalancer/mlbalancer/proto/mlbalancer/gpustats/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -68,6 +71,54 @@ func TestApply(t *testing.T) {
 			require.NoError(t, faults[0].End(f.Servers))
 			_, code = ask()
 			assert.Equal(t, codes.OK, code)
+		})
+	}
+}
+
+// TestApplyToSignals asks a server how it is before, during and after each fault of its signals.
+func TestApplyToSignals(t *testing.T) {
+	for spec, during := range map[string]string{
+		"stall:0/gpustats@0%-50%":    "DeadlineExceeded",
+		"stall:0@0%-50%":             "DeadlineExceeded",
+		"stall:0/oip@0%-50%":         "READY, 4 workers, 1 model",
+		"mute:0/gpustats@0%-50%":     "Unimplemented",
+		"lie-empty:0/gpustats@0%":    "READY, 4 workers, 0 model",
+		"lie-idle:0@0%-50%":          "READY, 4 workers, 1 model",
+		"lie-busy:0/gpustats@0%-50%": "READY, 4 workers, 1 model, 32 requests",
+		"not-ready:0@0%-50%":         "UNHEALTHY, 4 workers, 1 model",
+	} {
+		t.Run(spec, func(t *testing.T) {
+			faults, err := Parse(spec, 1, []string{"m"})
+			require.NoError(t, err)
+			f, err := fleet.Start(fleet.Config{Servers: 1, InMemory: true, Signals: allSignals})
+			require.NoError(t, err)
+			defer f.Close()
+			f.Servers[0].Preload("m")
+			cc, err := grpc.NewClient("passthrough:///"+f.Addrs()[0], f.DialOptions()...)
+			require.NoError(t, err)
+			defer cc.Close()
+			ask := func() string {
+				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+				defer cancel()
+				r, err := gpustatsv1.NewGPUStatsClient(cc).Get(ctx, &gpustatsv1.GetRequest{})
+				if err != nil {
+					return status.Code(err).String()
+				}
+				said := fmt.Sprintf("%s, %d workers, %d model",
+					strings.TrimPrefix(r.GetState().String(), "SERVER_STATE_"), r.GetConcurrency(), len(r.GetModels()))
+				if r.GetInFlight() > 0 {
+					said += fmt.Sprintf(", %d requests", r.GetInFlight())
+				}
+				return said
+			}
+			const well = "READY, 4 workers, 1 model"
+			require.Equal(t, well, ask())
+			require.NoError(t, faults[0].Begin(f.Servers))
+			assert.Equal(t, during, ask())
+			_, err = oip.NewClient(cc).Infer(t.Context(), fleet.NewRequest("m", 0))
+			require.NoError(t, err, "calls go on")
+			require.NoError(t, faults[0].End(f.Servers))
+			assert.Equal(t, well, ask())
 		})
 	}
 }

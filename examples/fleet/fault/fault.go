@@ -8,6 +8,9 @@
 //	kill:2@50%,kill:3@60%-80%
 //	broken-model:2@33%-66%   server 2 fails all calls of the model that is asked for most
 //	broken-model:2/m@50%     and of the model m
+//	stall:2/gpustats@33%-66%  server 2 goes on as ever, but its gpustats stream falls silent
+//	lie-idle:2@33%-66%   server 2 says in all of its signals that it has nothing to do
+//	not-ready:2@33%-66%  server 2 says that it is not ready, and serves
 //	restart-all          every server drains and restarts, one at a time, spread over the measured part
 //
 // where servers count from 0, times are per cent of the measured part, and one without an end lasts until the end of the replay.
@@ -19,6 +22,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mlbalancer/mlbalancer/internal/fleet"
 )
 
 // Fault is one thing that goes wrong.
@@ -29,6 +34,8 @@ type Fault struct {
 	Server int
 	// Model is the model that is broken.
 	Model string
+	// Signals are those that are stalled, muted or lie.
+	Signals fleet.Signals
 	// Factor is how many times as long a slow server takes, and the fraction of its calls that a failing one fails.
 	Factor float64
 	// From and To bound it, as fractions of the measured part. To is above 1 if it lasts until the end of the replay.
@@ -38,6 +45,9 @@ type Fault struct {
 // forever is a To that is never reached.
 const forever = 2
 
+// allSignals are what a fault of signals happens to if it names none.
+const allSignals = fleet.Health | fleet.OIP | fleet.ORCA | fleet.GPUStats
+
 // kind is a kind of fault.
 type kind struct {
 	name  string
@@ -46,6 +56,8 @@ type kind struct {
 	factor *factor
 	// model says that it happens to one model, which a slash is followed by.
 	model bool
+	// signal says that it happens to one signal, which a slash is followed by, or to all of them.
+	signal bool
 	// all says that it happens to every server, one after another, by default in all of the measured part.
 	all bool
 }
@@ -67,6 +79,13 @@ var kinds = []kind{
 	{name: "restart", about: "the server dies and is back at the end, at once if there is none, with empty memory"},
 	{name: "broken-model", model: true,
 		about: "calls of one model fail with INTERNAL: /name, or that which is asked for most"},
+	{name: "stall", signal: true,
+		about: "signals (health, oip, orca, gpustats: one after a slash, else all) fall silent; calls are answered"},
+	{name: "mute", signal: true, about: "the same signals are UNIMPLEMENTED"},
+	{name: "lie-idle", signal: true, about: "the same signals say that there is nothing to do"},
+	{name: "lie-busy", signal: true, about: "the same signals say that there is far too much to do"},
+	{name: "lie-empty", signal: true, about: "the same signals say that no model is in memory"},
+	{name: "not-ready", about: "the server says that it is not ready as a whole, and serves"},
 	{name: "restart-all", all: true,
 		about: "every server drains and restarts, one at a time; needs no server, and no times to fill the measured part"},
 }
@@ -128,7 +147,7 @@ func parse(spec string, servers int, models []string) (Fault, error) {
 	return f, nil
 }
 
-// aim reads what the fault happens to: a server, and a factor or a model.
+// aim reads what the fault happens to: a server, and a factor, a model or a signal.
 func (f *Fault) aim(k kind, target string, servers int, models []string) (err error) {
 	target, model, named := strings.Cut(target, "/")
 	target, times, hasFactor := strings.Cut(target, "x")
@@ -136,6 +155,13 @@ func (f *Fault) aim(k kind, target string, servers int, models []string) (err er
 		return fmt.Errorf("server is %q, want 0 to %d", target, servers-1)
 	}
 	switch {
+	case k.signal && named:
+		f.Signals, err = fleet.ParseSignals(model)
+		if err != nil || f.Signals == fleet.NoSignals {
+			return fmt.Errorf("signal is %q, want one of %s", model, strings.ReplaceAll(allSignals.String(), ",", ", "))
+		}
+	case k.signal:
+		f.Signals = allSignals
 	case named && !k.model:
 		return fmt.Errorf("model is %q, want none: %s takes none", model, k.name)
 	case named && !slices.Contains(models, model):
@@ -204,6 +230,9 @@ func (f Fault) String() string {
 	}
 	if f.Model != "" {
 		s += "/" + f.Model
+	}
+	if f.Signals != 0 && f.Signals != allSignals {
+		s += "/" + f.Signals.String()
 	}
 	s += fmt.Sprintf("@%.6g%%", f.From*100)
 	if f.Lasts() {

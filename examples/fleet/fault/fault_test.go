@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mlbalancer/mlbalancer/internal/fleet"
 )
 
 var models = []string{"hot", "m@1/x", "cold"}
@@ -25,6 +27,10 @@ func TestParse(t *testing.T) {
 		"restart-all":                  {{Kind: "restart-all", To: 1}},
 		"restart-all@20%-80%":          {{Kind: "restart-all", From: .2, To: .8}},
 		"restart:3@10%-20%":            {{Kind: "restart", Server: 3, From: .1, To: .2}},
+		"stall:2/gpustats@50%":         {{Kind: "stall", Server: 2, Signals: fleet.GPUStats, From: .5, To: forever}},
+		"mute:2@10%-20%":               {{Kind: "mute", Server: 2, Signals: allSignals, From: .1, To: .2}},
+		"lie-idle:2/orca@10%-20%":      {{Kind: "lie-idle", Server: 2, Signals: fleet.ORCA, From: .1, To: .2}},
+		"not-ready:2@10%-20%":          {{Kind: "not-ready", Server: 2, From: .1, To: .2}},
 		"stop:2@50%":                   {{Kind: "stop", Server: 2, From: .5, To: forever}},
 	} {
 		got, err := Parse(in, 8, models)
@@ -50,7 +56,7 @@ func TestParseErrors(t *testing.T) {
 		"slow:2":                    `fault "slow:2": ` + form,
 		"slow@33%":                  `fault "slow@33%": ` + form,
 		"kill:2@50%,":               `fault "": ` + form,
-		"burn:2@50%":                `fault "burn:2@50%": kind is "burn", want slow, fail, hang, kill, stop, drain, restart, broken-model or restart-all`,
+		"burn:2@50%":                `fault "burn:2@50%": kind is "burn", want slow, fail, hang, kill, stop, drain, restart, broken-model, stall, mute, lie-idle, lie-busy, lie-empty, not-ready or restart-all`,
 		"kill:two@50%":              `fault "kill:two@50%": server is "two", want 0 to 7`,
 		"kill:8@50%":                `fault "kill:8@50%": server is "8", want 0 to 7`,
 		"kill:-1@50%":               `fault "kill:-1@50%": server is "-1", want 0 to 7`,
@@ -66,6 +72,8 @@ func TestParseErrors(t *testing.T) {
 		"restart-all:1@10%":         `fault "restart-all:1@10%": server is "1", want none: restart-all is for all`,
 		"restart-all@100%":          `fault "restart-all@100%": to is "100%", want more than from (100%)`,
 		"broken-model:2/no@10%":     `fault "broken-model:2/no@10%": model is "no", want one of the trace, such as "hot"`,
+		"stall:2/gpu@10%":           `fault "stall:2/gpu@10%": signal is "gpu", want one of health, oip, orca, gpustats`,
+		"stall:2/none@10%":          `fault "stall:2/none@10%": signal is "none", want one of health, oip, orca, gpustats`,
 		"kill:2/hot@10%":            `fault "kill:2/hot@10%": model is "hot", want none: kill takes none`,
 		"slow:2@33%-66%,hang:1@NaN": `fault "hang:1@NaN": from is "NaN", ` + times,
 	} {

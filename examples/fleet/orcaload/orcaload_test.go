@@ -65,3 +65,29 @@ func TestReport(t *testing.T) {
 		return load.RpsFractional > 0 && load.ApplicationUtilization > 0
 	}, 10*time.Second, time.Millisecond)
 }
+
+// TestFleetsOwnReport: what the servers themselves report is what the generated code reads.
+func TestFleetsOwnReport(t *testing.T) {
+	f, err := fleet.Start(fleet.Config{Servers: 1, Workers: 3, Slots: 4, Scale: 1e-3, InMemory: true, Signals: fleet.ORCA, LoadCV: -1})
+	require.NoError(t, err)
+	defer f.Close()
+	f.Servers[0].Preload("m")
+	cc, err := grpc.NewClient("passthrough:///"+f.Addrs()[0], f.DialOptions()...)
+	require.NoError(t, err)
+	defer cc.Close()
+	require.Eventually(t, func() bool {
+		var trailer metadata.MD
+		_, err := oip.NewClient(cc).Infer(t.Context(), fleet.NewRequest("m", time.Second), grpc.Trailer(&trailer))
+		require.NoError(t, err)
+		reports := trailer.Get("endpoint-load-metrics-bin")
+		require.Len(t, reports, 1)
+		var load v3orcapb.OrcaLoadReport
+		require.NoError(t, proto.Unmarshal([]byte(reports[0]), &load))
+		assert.Empty(t, load.ProtoReflect().GetUnknown())
+		assert.Len(t, load.NamedMetrics, 8)
+		assert.Equal(t, 3., load.NamedMetrics["mlbalancer.workers"])
+		assert.Equal(t, .75, load.NamedMetrics["mlbalancer.gpu_memory_free"])
+		assert.InDelta(t, .005, load.NamedMetrics["mlbalancer.load_seconds"], 1e-9)
+		return load.RpsFractional > 0 && load.ApplicationUtilization > 0
+	}, 10*time.Second, time.Millisecond)
+}

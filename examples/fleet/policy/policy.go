@@ -31,6 +31,8 @@ type Policy struct {
 	DialOptions func(scale float64) []grpc.DialOption
 	// Breakers says that the policy has circuit breakers which balancer.Snapshot shows.
 	Breakers bool
+	// LoadReports says that the policy lives off the utilization and the calls per second that servers report with each reply.
+	LoadReports bool
 }
 
 // all are the policies in the order of reports. Every one that comes with gRPC gets the model in a header, though only
@@ -46,12 +48,12 @@ var all = []Policy{
 	builtIn("least_request", func(float64) string {
 		return `{"least_request_experimental":{"choiceCount":2}}`
 	}),
-	builtIn("weighted_round_robin", func(scale float64) string {
+	withLoadReports(builtIn("weighted_round_robin", func(scale float64) string {
 		// The documented defaults in model time: ignore a new server's reports for 10 s, forget them after 180 s, new weights every
 		// second. gRPC raises an update period below 100 ms to that.
 		return fmt.Sprintf(`{"weighted_round_robin":{"blackoutPeriod":%q,"weightExpirationPeriod":%q,"weightUpdatePeriod":%q}}`,
 			seconds(10*time.Second, scale), seconds(180*time.Second, scale), seconds(time.Second, scale))
-	}),
+	})),
 	modelAware(),
 }
 
@@ -82,6 +84,11 @@ func builtIn(name string, config func(scale float64) string) Policy {
 	return Policy{Name: name, Header: true, DialOptions: func(scale float64) []grpc.DialOption {
 		return []grpc.DialOption{grpc.WithDefaultServiceConfig(fmt.Sprintf(`{"loadBalancingConfig":[%s]}`, config(scale)))}
 	}}
+}
+
+func withLoadReports(p Policy) Policy {
+	p.LoadReports = true
+	return p
 }
 
 // seconds returns a duration of model time as the service config writes one of wall-clock time.

@@ -58,8 +58,12 @@ type Result struct {
 // Run replays a schedule. It ends early, with an error, when ctx does.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	began := time.Now()
-	o.Fleet.ServerOptions = append(slices.Clip(o.Fleet.ServerOptions),
-		orcaload.ServerOptions(o.Fleet.Workers, time.Duration(float64(loadPeriod)*o.Fleet.Scale))...)
+	if o.Policy.LoadReports {
+		// They take the place of the fleet's own, and nothing else that a server says is for such a policy.
+		o.Fleet.Signals = fleet.NoSignals
+		o.Fleet.ServerOptions = append(slices.Clip(o.Fleet.ServerOptions),
+			orcaload.ServerOptions(o.Fleet.Workers, time.Duration(float64(loadPeriod)*o.Fleet.Scale))...)
+	}
 	f, err := fleet.Start(o.Fleet)
 	if err != nil {
 		return nil, fmt.Errorf("starting the fleet: %w", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/mlbalancer/mlbalancer/examples/fleet/stats"
 	"github.com/mlbalancer/mlbalancer/examples/fleet/trace"
 	"github.com/mlbalancer/mlbalancer/internal/fleet"
+	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -86,8 +87,12 @@ func TestModelHeader(t *testing.T) {
 		var with, without atomic.Int64
 		o.Fleet.ServerOptions = []grpc.ServerOption{grpc.ChainUnaryInterceptor(
 			func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-				want := req.(interface{ GetModelName() string }).GetModelName()
-				if got := metadata.ValueFromIncomingContext(ctx, policy.ModelHeader); len(got) == 1 && got[0] == want {
+				infer, ok := req.(*oip.ModelInferRequest)
+				if !ok { // the policy asks how the server is
+					return handler(ctx, req)
+				}
+				got := metadata.ValueFromIncomingContext(ctx, policy.ModelHeader)
+				if len(got) == 1 && got[0] == infer.GetModelName() {
 					with.Add(1)
 				} else {
 					without.Add(1)
@@ -167,9 +172,10 @@ func TestBreakers(t *testing.T) {
 }
 
 // TestDrainsAreSeen has enough models that each channel loses some which the server has just served: so it knows that the server is
-// going away.
+// going away. Nothing but the calls tells it.
 func TestDrainsAreSeen(t *testing.T) {
 	o := optionsOf(t, "model_aware", 12)
+	o.Fleet.Signals = fleet.NoSignals
 	o.Fleet.Scale = 1. / 10
 	var err error
 	o.Faults, err = fault.Parse("drain:0@10%-90%", 2, o.Schedule.Models)

@@ -43,6 +43,8 @@ type Setup struct {
 	// Measured is how long the measured part of one replay is.
 	Measured float64 `json:"measured_ms"`
 	Faults   []Fault `json:"faults,omitempty"`
+	// Signals are what servers say of themselves, by name.
+	Signals string `json:"signals"`
 	// NoRetry says that no policy sends a failed call again.
 	NoRetry bool `json:"no_retry,omitempty"`
 	// What the replay ran with, and on how many processors.

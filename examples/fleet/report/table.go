@@ -101,6 +101,9 @@ func (r *Report) faultNote() string {
 func (s *Setup) Sentence() string {
 	text := fmt.Sprintf("%d servers of %d workers with memory for %d models, load %.3g, %s to load a model, %d clients",
 		s.Servers, s.Workers, s.Slots, s.Rho, seconds(s.Load/1000), s.Clients)
+	if s.Signals != "" {
+		text += ", signals " + strings.ReplaceAll(s.Signals, ",", " ")
+	}
 	if len(s.Faults) > 0 {
 		faults := make([]string, len(s.Faults))
 		for i, f := range s.Faults {

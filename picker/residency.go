@@ -1,0 +1,197 @@
+package picker
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mlbalancer/mlbalancer/health"
+)
+
+// residency is where models are, as far as servers have said: for each that some server holds or loads, the endpoints that do. Picks
+// read it without a lock.
+type residency struct {
+	mu       sync.Mutex
+	byModel  atomic.Pointer[map[uint64]*placement]
+	informed atomic.Bool // enough servers say which models they hold, and often enough
+}
+
+// maxPlacements bounds the models whose placement is kept. They are those that servers have reported, and servers may report what they like.
+const maxPlacements = 1 << 14
+
+// placement is where one model is, and what this client has done about it.
+type placement struct {
+	holders atomic.Pointer[[]holder]
+	service average // how long it takes, without waiting
+	credit  credit
+	opened  [maxOpenings]opening
+}
+
+// holder is an endpoint that holds or loads a model.
+type holder struct {
+	endpoint *Endpoint
+	model    *Model
+}
+
+// maxOpenings is how many endpoints this client may have had a model loaded on without having heard of it yet.
+const maxOpenings = 4
+
+// opening is a load that this client has caused and that no report has confirmed or denied.
+type opening struct {
+	endpoint atomic.Pointer[Endpoint]
+	at       atomic.Int64 // when it was asked for
+	readyAt  atomic.Int64 // when it should be done
+}
+
+// confirmedAfter is how much younger than a request a report must be to know of it.
+const confirmedAfter = int64(20e6)
+
+// valid reports whether nothing has been heard of the endpoint since.
+func (o *opening) valid(e *Endpoint, now int64) bool {
+	at := o.at.Load()
+	return e.facts.at.Load() < at+confirmedAfter && now < o.readyAt.Load()+int64(10e9)
+}
+
+// open notes that a load has been asked for.
+func (p *placement) open(e *Endpoint, now int64, ready float64) {
+	var slot *opening
+	for i := range p.opened {
+		o := &p.opened[i]
+		if old := o.endpoint.Load(); old == e || old == nil {
+			slot = o
+			break
+		}
+		if slot == nil || o.at.Load() < slot.at.Load() {
+			slot = o
+		}
+	}
+	slot.endpoint.Store(nil)
+	slot.at.Store(now)
+	slot.readyAt.Store(now + int64(ready))
+	slot.endpoint.Store(e)
+}
+
+// holds reports whether an endpoint holds the model or is having it loaded.
+func (p *placement) holds(e *Endpoint) bool {
+	if p == nil {
+		return false
+	}
+	for _, h := range *p.holders.Load() {
+		if h.endpoint == e {
+			return true
+		}
+	}
+	for i := range p.opened {
+		if o := &p.opened[i]; o.endpoint.Load() == e && o.valid(e, e.facts.at.Load()) {
+			return true
+		}
+	}
+	return false
+}
+
+// get returns the placement of a model, or nil if no server has spoken of it.
+func (r *residency) get(key uint64) *placement {
+	if m := r.byModel.Load(); m != nil {
+		return (*m)[key]
+	}
+	return nil
+}
+
+// shift changes a residency. It takes the lock when there is a first change, and done gives it back.
+type shift struct {
+	*residency
+	fresh map[uint64]*placement // nil while no model has come or gone
+	held  bool
+}
+
+// moved notes that the state of a model on an endpoint has changed.
+func (d *shift) moved(e *Endpoint, m *Model, from, to health.ModelState) {
+	was, is := present(from), present(to)
+	if was == is {
+		return
+	}
+	if !d.held {
+		d.mu.Lock()
+		d.held = true
+	}
+	p := d.placement(m.key, is)
+	if p == nil {
+		return
+	}
+	var hs []holder
+	if old := p.holders.Load(); old != nil {
+		hs = slices.DeleteFunc(slices.Clone(*old), func(h holder) bool { return h.endpoint == e })
+	}
+	if is {
+		hs = append(hs, holder{e, m})
+	}
+	p.holders.Store(&hs)
+}
+
+// placement returns that of a model, made if need be and wanted.
+func (d *shift) placement(key uint64, make bool) *placement {
+	m := d.fresh
+	if old := d.byModel.Load(); m == nil && old != nil {
+		m = *old
+	}
+	p := m[key]
+	if p != nil || !make {
+		return p
+	}
+	if d.fresh == nil {
+		d.fresh = maps.Clone(m)
+		if d.fresh == nil {
+			d.fresh = map[uint64]*placement{}
+		}
+		if len(d.fresh) >= maxPlacements {
+			maps.DeleteFunc(d.fresh, func(_ uint64, p *placement) bool { return len(*p.holders.Load()) == 0 })
+		}
+	}
+	p = &placement{}
+	p.holders.Store(&[]holder{})
+	if len(d.fresh) < maxPlacements {
+		d.fresh[key] = p
+	}
+	return p
+}
+
+func (d *shift) done() {
+	if !d.held {
+		return
+	}
+	if d.fresh != nil {
+		d.byModel.Store(&d.fresh)
+	}
+	d.mu.Unlock()
+}
+
+// present reports whether a model in a state is in memory, or on its way there.
+func present(s health.ModelState) bool { return s == health.ModelReady || s == health.ModelLoading }
+
+// copies returns on how many endpoints a model is.
+func (r *residency) copies(key uint64) int {
+	p := r.get(key)
+	if p == nil {
+		return 0
+	}
+	return len(*p.holders.Load())
+}
+
+// average is an exponentially weighted moving average by count.
+type average struct {
+	bits atomic.Uint64 // float64; 0 before the first
+}
+
+func (a *average) value() float64 { return math.Float64frombits(a.bits.Load()) }
+
+// add takes x in with a weight. Of two at the same moment one may be lost.
+func (a *average) add(x, weight float64) {
+	old := a.bits.Load()
+	v := math.Float64frombits(old)
+	if old == 0 {
+		v = x
+	}
+	a.bits.CompareAndSwap(old, math.Float64bits(v+weight*(x-v)))
+}
