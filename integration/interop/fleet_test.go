@@ -45,7 +45,7 @@ var (
 	}}
 )
 
-// The models of every fleet, by the server that is their home.
+// The models of every fleet, by the server that is their home on the ring.
 var (
 	modelsOfA = []string{"m0", "m3"}
 	modelsOfB = []string{"m1", "m2"}
@@ -61,6 +61,7 @@ type fleet struct {
 	a, b   *servers.Server
 	client inference.GRPCInferenceServiceClient
 	conn   *grpc.ClientConn
+	before traffic // while all is well
 }
 
 // under runs a scenario with a fleet of its own under each of some policies.
@@ -125,9 +126,9 @@ func (f *fleet) dial() (*grpc.ClientConn, inference.GRPCInferenceServiceClient) 
 // warm makes a second of calls, so that connections stand and nothing is new.
 func (f *fleet) warm() {
 	f.t.Helper()
-	calls := f.during(modelsOfAll(), func() { pass(time.Second) })
-	require.Empty(f.t, calls.all().Failed(), calls.all())
-	by := calls.all().By()
+	f.before = f.during(modelsOfAll(), func() { pass(time.Second) })
+	require.Empty(f.t, f.before.all().Failed(), f.before.all())
+	by := f.before.all().By()
 	require.Positive(f.t, by["a"], by)
 	require.Positive(f.t, by["b"], by)
 }
@@ -221,11 +222,25 @@ func (f *fleet) row(scenario string, calls rig.Results) {
 	rows.add(f.t, scenario, f.kind.String(), f.policy.name, calls)
 }
 
-// stayed asserts that calls all went to one server.
-func stayed(t *testing.T, server string, calls rig.Results) {
-	t.Helper()
-	by := calls.By()
-	delete(by, server)
-	assert.Empty(t, by, "calls that left %s", server)
-	assert.Empty(t, calls.Failed(), calls.String())
+// assertStayed asserts that calls of some models went where they went while all was well, and that none failed.
+func (f *fleet) assertStayed(calls traffic, models ...string) {
+	f.t.Helper()
+	for _, m := range models {
+		f.assertSame(m, calls.of(m))
+	}
+}
+
+// assertSame is assertStayed for one model.
+func (f *fleet) assertSame(model string, calls rig.Results) {
+	f.t.Helper()
+	assert.Empty(f.t, calls.Failed(), "%s: %v", model, calls)
+	was := f.before.of(model)
+	for _, server := range []string{"a", "b"} {
+		switch share := was.Share(server); {
+		case share == 0:
+			assert.Zero(f.t, calls.By()[server], "calls of %s that moved to %s", model, server)
+		default:
+			assert.Greater(f.t, calls.Share(server), share/2, "share of %s in the calls of %s", server, model)
+		}
+	}
 }

@@ -50,6 +50,11 @@ func (f *fleet) idle(p policy) {
 	assert.Equal(f.t, connectivity.Ready, g.conn.GetState(), "%s, %s", f.kind, p.name)
 	assert.EqualValues(f.t, 2, conns.begun.Load(), "connections of %s under %s", f.kind, p.name)
 	assert.EqualValues(f.t, 0, conns.ended.Load(), "connections of %s under %s", f.kind, p.name)
+	if p.name == modelAware.name {
+		for _, server := range []string{"a", "b"} {
+			assert.Contains(f.t, g.endpoint(server).Health.Sources, "oip", "%s is not asked for its health", server)
+		}
+	}
 	var calls rig.Results
 	for _, m := range modelsOfAll() {
 		calls = append(calls, g.call(g.client, m))

@@ -30,14 +30,14 @@ func testKill(t *testing.T, k *servers.Kind) {
 			return
 		}
 		assert.Empty(t, calls.all().Failed(), calls.all().String())
-		last := calls.of(modelsOfA...).Between(end.Add(-2*time.Second), end)
+		last := calls.all().Between(end.Add(-2*time.Second), end)
 		assert.Positive(t, last.By()["a"], "the server that came back gets no calls: %v", last.By())
 	})
 }
 
 // When the process that runs a model dies, Triton goes on and says that the model is ready; calls of it fail at once.
 func TestTritonKillModel(t *testing.T) {
-	dead, other := modelsOfA[0], modelsOfA[1]
+	dead, others := modelsOfA[0], modelsOfAll()[1:]
 	under(t, servers.Triton, []policy{modelAware, roundRobin}, nil, func(t *testing.T, f *fleet) {
 		var killed, end time.Time
 		calls := f.during(modelsOfAll(), func() {
@@ -55,7 +55,6 @@ func TestTritonKillModel(t *testing.T) {
 		}
 		assert.Empty(t, calls.all().Failed(), calls.all().String())
 		assert.Greater(t, calls.of(dead).Between(killed.Add(moveLimit), end).Share("b"), .95)
-		stayed(t, "a", calls.of(other))
-		stayed(t, "b", calls.of(modelsOfB...))
+		f.assertStayed(calls, others...)
 	})
 }

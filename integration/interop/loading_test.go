@@ -47,8 +47,7 @@ func testLoading(t *testing.T, k *servers.Kind) {
 		if f.policy.name != modelAware.name {
 			return
 		}
-		stayed(t, "a", calls.of(modelsOfA...))
-		stayed(t, "b", calls.of(modelsOfB...))
+		f.assertStayed(calls, modelsOfAll()...)
 
 		_, fresh := f.dial()
 		var first rig.Results
@@ -56,7 +55,7 @@ func testLoading(t *testing.T, k *servers.Kind) {
 			first = append(first, f.call(fresh, modelsOfA[0]))
 			pass(100 * time.Millisecond)
 		}
-		stayed(t, "a", first)
+		f.assertSame(modelsOfA[0], first)
 	})
 }
 

@@ -22,7 +22,7 @@ func TestSmokeUnload(t *testing.T) { testUnload(t, servers.Triton, modelAware, r
 
 // A model that was dropped on purpose from its home is called elsewhere; the others are not touched.
 func testUnload(t *testing.T, k *servers.Kind, policies ...policy) {
-	gone, other := modelsOfA[0], modelsOfA[1]
+	gone, others := modelsOfA[0], modelsOfAll()[1:]
 	under(t, k, policies, nil, func(t *testing.T, f *fleet) {
 		var unloaded, end time.Time
 		calls := f.during(modelsOfAll(), func() {
@@ -38,9 +38,9 @@ func testUnload(t *testing.T, k *servers.Kind, policies ...policy) {
 			return
 		}
 		later := calls.of(gone).Between(unloaded.Add(moveLimit), end)
-		stayed(t, "b", later)
-		stayed(t, "a", calls.of(other))
-		stayed(t, "b", calls.of(modelsOfB...))
+		assert.Empty(t, later.Failed(), later.String())
+		assert.Zero(t, later.By()["a"], "calls of a model that is not there")
+		f.assertStayed(calls, others...)
 		if f.policy.name == modelAware.name {
 			assert.Empty(t, calls.all().Failed(), calls.all().String())
 		}
