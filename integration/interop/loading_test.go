@@ -47,7 +47,7 @@ func testLoading(t *testing.T, k *servers.Kind) {
 		if f.policy.name != modelAware.name {
 			return
 		}
-		f.assertStayed(calls, modelsOfAll()...)
+		f.assertStayed(calls, 1, modelsOfAll()...)
 
 		_, fresh := f.dial()
 		var first rig.Results
@@ -55,7 +55,7 @@ func testLoading(t *testing.T, k *servers.Kind) {
 			first = append(first, f.call(fresh, modelsOfA[0]))
 			pass(100 * time.Millisecond)
 		}
-		f.assertSame(modelsOfA[0], first)
+		f.assertSame(modelsOfA[0], 1, first)
 	})
 }
 
