@@ -41,8 +41,10 @@ type policy struct {
 
 var (
 	modelAware     = policy{"model_aware", func() []grpc.DialOption { return mlbalancer.DialOptions() }}
-	withoutRetries = policy{"model_aware, no retries", func() []grpc.DialOption { return mlbalancer.DialOptions(mlbalancer.WithoutRetry()) }}
-	quickStart     = policy{modelAware.name, func() []grpc.DialOption {
+	withoutRetries = policy{"model_aware, no retries", func() []grpc.DialOption {
+		return mlbalancer.DialOptions(mlbalancer.WithoutRetry())
+	}}
+	quickStart = policy{modelAware.name, func() []grpc.DialOption {
 		start := &balancer.SlowStartConfig{Window: breaker.Duration(3 * time.Second)}
 		return mlbalancer.DialOptions(mlbalancer.WithConfig(&balancer.Config{SlowStart: start}))
 	}} // a server that comes back gets its calls in seconds, not in half a minute
@@ -228,8 +230,8 @@ func (f *fleet) row(scenario string, calls rig.Results) {
 	rows.add(f.t, scenario, f.kind.String(), f.policy.name, calls)
 }
 
-// assertStayed asserts that no call of some models failed, and that of the share of them that each server got while all was well it kept a
-// part, all of it if that is 1.
+// assertStayed asserts that no call of some models failed, and that of the share of them that each server got while all was well
+// it kept a part, all of it if that is 1.
 func (f *fleet) assertStayed(calls traffic, kept float64, models ...string) {
 	f.t.Helper()
 	for _, m := range models {
@@ -247,5 +249,6 @@ func (f *fleet) assertSame(model string, kept float64, calls rig.Results) {
 	}
 }
 
-// most is the part of a model's calls that stay where another model's calls come in addition: some may go to the replica, for the load.
+// most is the part of a model's calls that stay where another model's calls come in addition: some may go to the replica, for the
+// load.
 const most = .9

@@ -13,7 +13,8 @@ func TestTritonKill(t *testing.T)   { testKill(t, servers.Triton) }
 func TestMLServerKill(t *testing.T) { testKill(t, servers.MLServer) }
 func TestKServeKill(t *testing.T)   { testKill(t, servers.KServe) }
 
-// A server that is gone from one moment to the next, as when its memory ran out, takes no call with it. It gets calls again when it is back.
+// A server that is gone from one moment to the next, as when its memory ran out, takes no call with it. It gets calls again when
+// it is back.
 func testKill(t *testing.T, k *servers.Kind) {
 	under(t, k, []policy{quickStart, roundRobin}, nil, func(t *testing.T, f *fleet) {
 		var end time.Time

@@ -19,7 +19,8 @@ import (
 func TestTritonLoading(t *testing.T)   { testLoading(t, servers.Triton) }
 func TestMLServerLoading(t *testing.T) { testLoading(t, servers.MLServer) }
 
-// A model that loads, unloads, or cannot be loaded is no business of the others, though the server says meanwhile that all of it is not ready.
+// A model that loads, unloads, or cannot be loaded is no business of the others, though the server says meanwhile that all of it
+// is not ready.
 func testLoading(t *testing.T, k *servers.Kind) {
 	extra := []servers.Model{
 		{Name: "late", Loads: 6 * time.Second, Later: true},

@@ -12,8 +12,8 @@ import (
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
-// This program links mlbalancer, our own messages of the protocol, and an application's stubs of it. Had two of them registered the same
-// names it would not have started; the names are the application's.
+// This program links mlbalancer, our own messages of the protocol, and an application's stubs of it. Had two of them registered
+// the same names it would not have started; the names are the application's.
 func TestNamesBelongToTheApplication(t *testing.T) {
 	t.Parallel()
 	request := (&inference.ModelInferRequest{}).ProtoReflect().Descriptor()

@@ -45,7 +45,8 @@ func testReady(t *testing.T, k *servers.Kind, extra ...servers.Model) {
 // hears waits until the policy has heard that a model is in some state at a server.
 func (f *fleet) hears(server, model, state string) {
 	f.t.Helper()
-	rig.Eventually(f.t, func() bool { return f.stateOf(server, model) == state }, heardLimit, "%s is not %s at %s", model, state, server)
+	rig.Eventually(f.t, func() bool { return f.stateOf(server, model) == state }, heardLimit,
+		"%s is not %s at %s", model, state, server)
 }
 
 // stateOf returns the state of a model at a server as the policy has it; empty if it has nothing to say.

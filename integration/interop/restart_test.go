@@ -14,8 +14,8 @@ func TestMLServerRestart(t *testing.T) { testRestart(t, servers.MLServer, betwee
 func TestKServeRestart(t *testing.T)   { testRestart(t, servers.KServe, between) }
 func TestSmokeRestart(t *testing.T)    { testRestart(t, servers.Triton, 6*time.Second) }
 
-// between is how long a server that is back is left to itself before the next one is restarted, the minReadySeconds of a roll-out: gRPC waits
-// that long between attempts to connect to a server that was away for ten seconds.
+// between is how long a server that is back is left to itself before the next one is restarted, the minReadySeconds of a
+// roll-out: gRPC waits that long between attempts to connect to a server that was away for ten seconds.
 const between = 8 * time.Second
 
 // A rolling restart, as a new version is brought out: each server is asked to exit, and the next one some time after it is back.

@@ -36,13 +36,15 @@ type table struct {
 const header = "scenario\tservers\tpolicy\tcalls\tfailed\tp99\t"
 
 func (r row) String() string {
-	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%d ms\t%s", r.scenario, r.servers, r.policy, r.calls, r.failed, r.p99.Milliseconds(), r.codes)
+	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%d ms\t%s",
+		r.scenario, r.servers, r.policy, r.calls, r.failed, r.p99.Milliseconds(), r.codes)
 }
 
 // add adds what became of some calls.
 func (tb *table) add(t *testing.T, scenario, servers, policy string, calls rig.Results) {
 	r := row{
-		scenario: scenario, servers: servers, policy: policy, calls: len(calls), failed: len(calls.Failed()), p99: p99(calls), codes: failures(calls),
+		scenario: scenario, servers: servers, policy: policy,
+		calls: len(calls), failed: len(calls.Failed()), p99: p99(calls), codes: failures(calls),
 	}
 	t.Log(strings.ReplaceAll(r.String(), "\t", "  "))
 	tb.mu.Lock()

@@ -29,8 +29,8 @@ func (e environment) packages() string {
 // complete is the file that says that an environment is whole.
 const complete = "complete"
 
-// install returns the environment of a kind under root. It is made unless there is one for this Python and these requirements. Of several
-// processes that want it one makes it.
+// install returns the environment of a kind under root. It is made unless there is one for this Python and these requirements. Of
+// several processes that want it one makes it.
 func install(ctx context.Context, root string, k *Kind) (environment, error) {
 	py, err := findPython(ctx, k.pythons)
 	if err != nil {

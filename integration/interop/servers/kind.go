@@ -28,7 +28,8 @@ type Kind struct {
 // String returns the kind's name: "triton", "mlserver" or "kserve".
 func (k *Kind) String() string { return k.name }
 
-// Model is a model that servers have. It takes one tensor, x, whose first dimension is that of batches, and answers with the same as y.
+// Model is a model that servers have. It takes one tensor, x, whose first dimension is that of batches, and answers with the same
+// as y.
 type Model struct {
 	// Name is the model's name.
 	Name string

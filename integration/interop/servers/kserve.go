@@ -15,8 +15,8 @@ import (
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
-// KServe is KServe's Python model server. The one thing that is not as published is that it listens on loopback alone, for which it has no
-// option.
+// KServe is KServe's Python model server. The one thing that is not as published is that it listens on loopback alone, for which
+// it has no option.
 var KServe = &Kind{
 	name:    "kserve",
 	pythons: []string{"3.11", "3.12"},

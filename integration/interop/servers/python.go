@@ -34,7 +34,8 @@ func findPython(ctx context.Context, versions []string) (python, error) {
 		}
 		out, err := exec.CommandContext(ctx, path, "-c", describe).Output()
 		if err != nil {
-			found = append(found, fmt.Errorf("%s cannot make environments, it has no venv or no ensurepip: %w%s", path, err, stderrOf(err)))
+			found = append(found, fmt.Errorf("%s cannot make environments, it has no venv or no ensurepip: %w%s",
+				path, err, stderrOf(err)))
 			continue
 		}
 		version, libDir, _ := strings.Cut(strings.TrimSpace(string(out)), " ")

@@ -15,7 +15,8 @@ type Rack struct {
 	environments map[*Kind]environment // that are installed
 }
 
-// NewRack returns the rack in a folder, which is made when something is installed. What earlier runs installed there is used again.
+// NewRack returns the rack in a folder, which is made when something is installed. What earlier runs installed there is used
+// again.
 func NewRack(dir string) (*Rack, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -24,8 +25,8 @@ func NewRack(dir string) (*Rack, error) {
 	return &Rack{dir: dir, environments: map[*Kind]environment{}}, nil
 }
 
-// Install makes sure that a kind of server is there. That takes up to a minute the first time, needs Python on PATH and fetches packages
-// with pip; the error says what is missing.
+// Install makes sure that a kind of server is there. That takes up to a minute the first time, needs Python on PATH and fetches
+// packages with pip; the error says what is missing.
 func (r *Rack) Install(ctx context.Context, k *Kind) error {
 	_, err := r.environment(ctx, k)
 	return err
@@ -44,8 +45,8 @@ func (r *Rack) environment(ctx context.Context, k *Kind) (environment, error) {
 	return e, err
 }
 
-// Start installs what it takes, starts a server of a kind, and returns it when all its models answer. Names are the caller's to choose; they
-// are part of file names. The server must be closed.
+// Start installs what it takes, starts a server of a kind, and returns it when all its models answer. Names are the caller's to
+// choose; they are part of file names. The server must be closed.
 func (r *Rack) Start(ctx context.Context, k *Kind, name string, models ...Model) (*Server, error) {
 	env, err := r.environment(ctx, k)
 	if err != nil {

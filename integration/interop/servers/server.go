@@ -80,8 +80,8 @@ const (
 // repository returns the folder that the server takes its models from.
 func (s *Server) repository() string { return filepath.Join(s.dir, "models") }
 
-// Start starts the server, which must not be running, and returns when its models answer: those that are not for Later. A server that exits
-// before that, as Triton does now and then when its machine is busy, is started again.
+// Start starts the server, which must not be running, and returns when its models answer: those that are not for Later. A server
+// that exits before that, as Triton does now and then when its machine is busy, is started again.
 func (s *Server) Start(ctx context.Context) error {
 	if s.process != nil {
 		return fmt.Errorf("%s is running", s.Name)

@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// Triton is the Triton Inference Server, of the package that carries its binary and its Python backend. It exits at most 5 s after it is
-// asked to, and some. Its readiness is strict, as it is by default: while a model loads, and after one failed to, the server says that it is
-// not ready.
+// Triton is the Triton Inference Server, of the package that carries its binary and its Python backend. It exits at most 5 s
+// after it is asked to, and some. Its readiness is strict, as it is by default: while a model loads, and after one failed to, the
+// server says that it is not ready.
 var Triton = &Kind{
 	name:    "triton",
 	pythons: []string{"3.10", "3.11", "3.12"}, // the backend has stubs for these, and numpy 1 wheels
@@ -31,7 +31,8 @@ func tritonBackends(e environment) string { return filepath.Join(e.dir, "backend
 
 const tritonStub = "triton_python_backend_stub"
 
-// finishTriton makes a folder of the Python backend with the stub for our version of Python, which the backend wants beside itself.
+// finishTriton makes a folder of the Python backend with the stub for our version of Python, which the backend wants beside
+// itself.
 func finishTriton(e environment) error {
 	backend := filepath.Join(tritonBackends(e), "python")
 	if err := os.CopyFS(backend, os.DirFS(filepath.Join(tritonRoot(e), "backends", "python"))); err != nil {
