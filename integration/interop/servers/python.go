@@ -44,7 +44,8 @@ func findPython(ctx context.Context, versions []string) (python, error) {
 		}
 		found = append(found, fmt.Errorf("%s is version %s", path, version))
 	}
-	return python{}, fmt.Errorf("want Python %s with venv and pip on PATH, got: %w", strings.Join(versions, " or "), errors.Join(found...))
+	return python{}, fmt.Errorf("want Python %s with venv and pip on PATH, got: %w",
+		strings.Join(versions, " or "), errors.Join(found...))
 }
 
 // stderrOf returns what a command that failed said, on a line of its own.
