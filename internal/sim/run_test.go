@@ -177,8 +177,8 @@ func TestSLOCountsWhatIsInTime(t *testing.T) {
 	assert.InDelta(t, 100, f.CriticalPercent, 2)
 }
 
-// The reference's columns for a fleet in which everything is resident everywhere.
-func TestResidentFleetIsAsTheReferenceHasIt(t *testing.T) {
+// What an independent implementation of the same model found.
+func TestLatenciesOfAFleetWhereEverythingIsResident(t *testing.T) {
 	t.Parallel()
 	sc, err := Find("resident-70")
 	require.NoError(t, err)
