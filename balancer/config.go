@@ -23,7 +23,7 @@ type Config struct {
 
 	// Request says how the policy learns what a call is about.
 	Request RequestConfig
-	// Inference places calls that name a model. Default: ring.
+	// Inference places calls that name a model. Default: affinity.
 	Inference StrategyConfig
 	// Update places calls that change servers, and calls that name no model. Default: p2c.
 	Update StrategyConfig
@@ -81,7 +81,7 @@ func DefaultModelHeaders() []string {
 }
 
 const (
-	defaultInference = "ring"
+	defaultInference = "affinity"
 	defaultUpdate    = "p2c"
 )
 

@@ -13,11 +13,11 @@ func TestParseConfigDefaults(t *testing.T) {
 	c, err := ParseConfig(json.RawMessage(`{}`))
 	require.NoError(t, err)
 	require.Equal(t, DefaultConfig(), c)
-	require.Equal(t, "ring", c.Inference.Strategy)
+	require.Equal(t, "affinity", c.Inference.Strategy)
 	require.Equal(t, "p2c", c.Update.Strategy)
 	require.Equal(t, DefaultModelHeaders(), c.Request.ModelHeaders)
 	require.Equal(t, picker.Defaults("ring"), c.options("ring"))
-	require.Equal(t, picker.Defaults("ring"), c.plan().Inference)
+	require.Equal(t, picker.Defaults("affinity"), c.plan().Inference)
 }
 
 func TestParseConfigSurvivesARoundTrip(t *testing.T) {

@@ -127,7 +127,7 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 	switch {
 	case !ok && !found:
 		return t.refuse()
-	case !found || ok && best.in > c.in+c.hesitation(&best):
+	case !found || ok && best.in > c.in+c.hesitation(loading):
 		c.opened(&x, p)
 		return c.choice(&x, Cold)
 	case ok && !loading && s.grows(&x, p, &best, &c):
@@ -148,11 +148,11 @@ func (c *candidate) choice(x *estimator, r Reason) Choice {
 }
 
 // hesitation returns how much sooner than on the best endpoint that holds the model a load must have the call answered, in nanoseconds.
-func (c *cold) hesitation(best *candidate) float64 {
-	if best.ready {
-		return passLoad * (c.load + c.cost)
+func (c *cold) hesitation(loading bool) float64 {
+	if loading {
+		return secondLoad * (c.load + c.cost)
 	}
-	return secondLoad * (c.load + c.cost)
+	return passLoad * (c.load + c.cost)
 }
 
 // cold is a candidate that would have to load the model.
@@ -217,7 +217,7 @@ func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query) (best
 			continue
 		}
 		c := candidate{index: i, e: e, state: x.of(e)}
-		c.in = float64(max(0, o.readyAt.Load()-x.now)) + x.service*c.state.slow
+		c.in = float64(max(0, o.readyAt.Load()-x.now)) + x.behind(e) + x.service*c.state.slow
 		if !found || c.in < best.in {
 			best, found = c, true
 		}
@@ -261,20 +261,29 @@ func (s *affinity) consider(x *estimator, g *Guard, h *holder, q *Query) (c cand
 	}
 	if h.model.State() != health.ModelReady {
 		c.ready = false
-		c.in += float64(max(0, h.model.readyAt.Load()-q.Now))
+		c.in += float64(max(0, h.model.readyAt.Load()-q.Now)) + x.behind(e)
 	}
 	return c, true
 }
 
-// coldest returns the endpoint, of the first along the ring that do not hold the model, that is expected to answer first.
+// coldest returns the endpoint, of the first along the ring that do not hold the model, that is expected to answer first. A model that many hold
+// would be a long walk; it goes on from points of the ring that are drawn by its hash, the same in all clients.
 func (s *affinity) coldest(x *estimator, p *placement, q *Query) (best cold, ok bool) {
-	var seen [maxWarm + coldSet]uint32
+	if len(s.hashes) == 0 {
+		return best, false
+	}
+	var seen [maxCold]uint32
 	n, rank := 0, 0
 	best.resident = math.Inf(1)
-	at := s.home(q.Key)
-	for range min(maxSteps, len(s.hashes)) {
+	key := q.Key
+	at := s.home(key)
+	for step := range maxColdSteps {
 		if rank == coldSet || n == s.owned || n == len(seen) {
 			break
+		}
+		if step >= walked {
+			key += 0x9e3779b97f4a7c15
+			at = s.home(key)
 		}
 		i := s.owners[at]
 		if at++; at == len(s.hashes) {
@@ -286,7 +295,7 @@ func (s *affinity) coldest(x *estimator, p *placement, q *Query) (best cold, ok 
 		seen[n] = i
 		n++
 		e := x.t.members[i].Endpoint
-		if p.holds(e) || !x.t.usable(i, q) {
+		if p.holds(e, q.Key, x.now) || !x.t.usable(i, q) {
 			continue
 		}
 		c := s.empty(x, e, int(i), rank, q)
@@ -299,6 +308,11 @@ func (s *affinity) coldest(x *estimator, p *placement, q *Query) (best cold, ok 
 	}
 	return best, ok
 }
+
+const (
+	// walked is how many points of the ring a walk passes before it goes on elsewhere, and maxColdSteps how many in all, of maxCold endpoints.
+	walked, maxColdSteps, maxCold = 48, 160, 96
+)
 
 // empty looks at an endpoint that would have to load the model.
 func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) cold {

@@ -78,6 +78,16 @@ func (x *estimator) wait(s *state) float64 {
 	return max(0, s.calls+1-s.workers) / s.workers * x.mean * s.slow
 }
 
+// behind returns how long one more call waits, once the load that it waits for is done, for the others that do.
+func (x *estimator) behind(e *Endpoint) float64 {
+	f := &e.facts
+	waiting := float64(e.InFlight())
+	if health.Fields(f.has.Load())&health.HasWaiting != 0 {
+		waiting = max(0, waiting+float64(f.waits.Load()-f.own.Load()))
+	}
+	return max(0, waiting+1-x.workers) / x.workers * x.service
+}
+
 // crowding is the part of a service time that a call costs those which share its server.
 const crowding = 0.02
 
