@@ -83,9 +83,8 @@ const (
 	growthFree, growthFull = 2, 20
 	// growthAge is how much slower copies are made the older what is known is, in loads per load: others may have made one.
 	growthAge = 4
-	// rentRate and maxRent bound the credit of models where memory is full.
-	rentRate = 30
-	maxRent  = 150 * float64(time.Second)
+	// rentRate and maxRent bound the credit of models where memory is full: what it grows by in a time, and what it grows to in loads.
+	rentRate, maxRent = 30, 30
 )
 
 // affinity is the strategy of AffinityOptions for one membership.
@@ -337,7 +336,7 @@ func (s *affinity) grows(x *estimator, p *placement, best *candidate, c *cold) b
 	theta := float64(growthFree)
 	if c.cost > 0 {
 		theta = growthFull
-		regret = p.credit.pay(x.now, regret, rentRate*c.cost/c.load*share, maxRent*share)
+		regret = p.credit.pay(x.now, regret, rentRate*c.cost/c.load*share, maxRent*c.load*share)
 	}
 	price := theta * (c.load + c.cost) * (1 + growthAge*best.state.age/c.load)
 	return regret > 0 && unit(s.rand()) < regret/price
