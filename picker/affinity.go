@@ -112,7 +112,7 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 		return s.ring.Pick(t, q)
 	}
 	p := g.residency.get(q.Key)
-	x := estimator{t: t, now: q.Now, workers: s.workers, load: s.load, others: t.othersPerEndpoint(q.Now)}
+	x := estimator{t: t, now: q.Now, workers: s.workers, load: s.load, chain: g.residency.chain(), others: t.othersPerEndpoint(q.Now)}
 	x.service, x.mean = g.services(p, q)
 	var best candidate
 	found, loading := false, false
@@ -149,7 +149,7 @@ func (c *candidate) choice(x *estimator, r Reason) Choice {
 // hesitation returns how much sooner than on the best endpoint that holds the model a load must have the call answered, in nanoseconds.
 func (c *cold) hesitation(loading bool) float64 {
 	if loading {
-		return secondLoad * (c.load + c.cost)
+		return secondLoad * (c.load + c.cost*c.chain)
 	}
 	return passLoad * (c.load + c.cost)
 }
@@ -158,6 +158,7 @@ func (c *cold) hesitation(loading bool) float64 {
 type cold struct {
 	candidate
 	load, cost float64 // the time of the load, and what it costs others, in nanoseconds
+	chain      float64 // how many times that a load costs which nobody waits for
 	resident   float64 // the least time in which one of those that were considered would answer if it held the model
 }
 
@@ -318,7 +319,10 @@ func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) c
 	c := cold{candidate: candidate{index: index, e: e, state: x.of(e)}}
 	wait, work := x.wait(&c.state), x.service*c.state.slow
 	free, load := x.laneFree(e)
-	c.load, c.cost, c.resident = load, x.evictionCost(e, load), wait+work
+	c.load, c.cost, c.chain, c.resident = load, x.evictionCost(e, load), x.chain, wait+work
+	if e.facts.copied.Load() > 1 {
+		c.chain = 1
+	}
 	c.in = max(free+load*c.state.slow, wait) + work + c.cost + float64(rank)*rankCost*load + e.facts.busy()*load
 	if !ramped(e, q) {
 		c.in += load
@@ -338,6 +342,6 @@ func (s *affinity) grows(x *estimator, p *placement, best *candidate, c *cold) b
 		theta = growthFull
 		regret = p.credit.pay(x.now, regret, rentRate*c.cost/c.load*share, maxRent*c.load*share)
 	}
-	price := theta * (c.load + c.cost) * (1 + growthAge*best.state.age/c.load)
+	price := theta * (c.load + c.cost*c.chain) * (1 + growthAge*best.state.age/c.load)
 	return regret > 0 && unit(s.rand()) < regret/price
 }

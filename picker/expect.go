@@ -35,6 +35,7 @@ type estimator struct {
 	mean    float64 // service time of any call
 	others  float64 // that others have in flight on the mean endpoint
 	workers float64 // of a server that does not say
+	chain   float64 // how many loads one leads to that pushes out the only copy of a model
 	load    float64 // time of a load on a server that does not say
 }
 
@@ -112,7 +113,7 @@ func (x *estimator) laneFree(e *Endpoint) (free, load float64) {
 }
 
 // evictionCost is what it costs others when a load on the endpoint pushes a model out: nothing if there is room, the less the longer the victim has not
-// been used, less if others hold it too, and more than a load if all are in use.
+// been used, next to nothing if others hold it too, and else as many loads as that one leads to.
 func (x *estimator) evictionCost(e *Endpoint, load float64) float64 {
 	const (
 		spared  = 4.0  // how many loads' time a model must have been idle to be worth next to nothing
@@ -128,11 +129,11 @@ func (x *estimator) evictionCost(e *Endpoint, load float64) float64 {
 		age := max(float64(x.now-f.victimUsed.Load()), 1)
 		cost := load * (1 - math.Exp(-spared*load/age))
 		if f.copied.Load() > 1 {
-			cost *= copied
+			return copied * cost
 		}
-		return cost
+		return cost * x.chain
 	case health.VictimBusy:
-		return allBusy * load
+		return allBusy * load * x.chain
 	}
 	return 0
 }

@@ -15,7 +15,9 @@ import (
 type residency struct {
 	mu       sync.Mutex
 	byModel  atomic.Pointer[map[uint64]*placement]
-	informed atomic.Bool // enough servers say which models they hold, and often enough
+	copied   atomic.Int64 // copies of all models
+	distinct atomic.Int64 // models of which there is a copy
+	informed atomic.Bool  // enough servers say which models they hold, and often enough
 }
 
 // maxPlacements bounds the models whose placement is kept. They are those that servers have reported, and servers may report what they like.
@@ -125,8 +127,26 @@ func (d *shift) moved(e *Endpoint, m *Model, from, to health.ModelState) {
 	if is {
 		hs = append(hs, holder{e, m})
 	}
+	before := len(*p.holders.Load())
 	p.holders.Store(&hs)
+	d.copied.Add(int64(len(hs) - before))
+	switch {
+	case before == 0 && len(hs) > 0:
+		d.distinct.Add(1)
+	case before > 0 && len(hs) == 0:
+		d.distinct.Add(-1)
+	}
 }
+
+// chain returns how many loads one more copy leads to where memory is full: it pushes out a model that will be loaded again, which pushes out another,
+// until it is one that nobody misses.
+func (r *residency) chain() float64 {
+	held := float64(r.copied.Load())
+	return min(maxChain, max(1, held/max(1, held-float64(r.distinct.Load()))))
+}
+
+// maxChain bounds the loads that are held against one: where every load pushes out a model that will be missed, there is no getting round them.
+const maxChain = 5
 
 // placement returns that of a model, made if need be and wanted.
 func (d *shift) placement(key uint64, make bool) *placement {
