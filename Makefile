@@ -3,9 +3,9 @@ SHELL := /bin/bash
 GO    ?= go
 BIN   := .tmp/bin
 # Nested modules: their dependencies stay out of the root's.
-NESTED := examples integration/peers
+NESTED := examples integration/peers integration/interop
 
-.PHONY: help demo test check fmt vet lint tidy bench bench-pick bench-breaker generate checkgenerate smoke clean
+.PHONY: help demo test check fmt vet lint tidy bench bench-pick bench-breaker interop interop-smoke generate checkgenerate smoke clean
 
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -41,6 +41,12 @@ bench-pick: ## The pick path and its control plane beside grpc-go's own policies
 
 bench-breaker: ## Circuit breakers beside those of other libraries, in one run, with the goals.
 	cd integration/peers && $(GO) run ./benchpick -table breaker
+
+interop: ## Real Triton, MLServer and KServe servers, two of each, and round_robin beside us: about a quarter of an hour.
+	cd integration/interop && INTEROP=full $(GO) test -count=1 -timeout 25m -v .
+
+interop-smoke: ## Two real Tritons: two minutes.
+	cd integration/interop && INTEROP=smoke $(GO) test -count=1 -timeout 10m -v .
 
 smoke: ## Each benchmark once, so that none rots.
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./...

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/serviceconfig"
 
 	"github.com/mlbalancer/mlbalancer/breaker"
-	"github.com/mlbalancer/mlbalancer/health/monitor"
 	"github.com/mlbalancer/mlbalancer/internal/methods"
 	"github.com/mlbalancer/mlbalancer/internal/outcome"
 	"github.com/mlbalancer/mlbalancer/internal/strictjson"
@@ -24,7 +23,7 @@ type Config struct {
 
 	// Request says how the policy learns what a call is about.
 	Request RequestConfig
-	// Inference places calls that name a model. Default: ring.
+	// Inference places calls that name a model. Default: affinity.
 	Inference StrategyConfig
 	// Update places calls that change servers, and calls that name no model. Default: p2c.
 	Update StrategyConfig
@@ -82,7 +81,7 @@ func DefaultModelHeaders() []string {
 }
 
 const (
-	defaultInference = "ring"
+	defaultInference = "affinity"
 	defaultUpdate    = "p2c"
 )
 
@@ -109,9 +108,6 @@ func (c *Config) fill() {
 	}
 	if c.Health == nil {
 		c.Health = DefaultHealth()
-	}
-	if c.Health.Sources == nil {
-		c.Health.Sources = monitor.Names()
 	}
 	if c.SlowStart == nil {
 		c.SlowStart = DefaultSlowStart()

@@ -13,11 +13,11 @@ func TestParseConfigDefaults(t *testing.T) {
 	c, err := ParseConfig(json.RawMessage(`{}`))
 	require.NoError(t, err)
 	require.Equal(t, DefaultConfig(), c)
-	require.Equal(t, "ring", c.Inference.Strategy)
+	require.Equal(t, "affinity", c.Inference.Strategy)
 	require.Equal(t, "p2c", c.Update.Strategy)
 	require.Equal(t, DefaultModelHeaders(), c.Request.ModelHeaders)
 	require.Equal(t, picker.Defaults("ring"), c.options("ring"))
-	require.Equal(t, picker.Defaults("ring"), c.plan().Inference)
+	require.Equal(t, picker.Defaults("affinity"), c.plan().Inference)
 }
 
 func TestParseConfigSurvivesARoundTrip(t *testing.T) {
@@ -28,6 +28,14 @@ func TestParseConfigSurvivesARoundTrip(t *testing.T) {
 		`{"inference":{"strategy":"p2c"},"update":{"strategy":"round_robin"}}`,
 		`{"ring":{"virtualNodes":500,"replicas":3,"loadFactor":2},"p2c":{"choices":4}}`,
 		`{"ring":null,"request":{"modelFields":null},"unknown":1}`,
+		`{"health":{}}`,
+		`{"health":{"sources":null}}`,
+		`{"health":{"sources":[]}}`,
+		`{"health":{"sources":["gpustats","standard"],"interval":"0.25s","staleAfter":"0.5s"}}`,
+		`{"health":{"weights":{"errors":1,"latency":0,"gpuMemory":0,"connections":0},"enterUnhealthy":0,"leaveUnhealthy":1,"minDwell":"0s"}}`,
+		`{"health":{"panicThreshold":0},"slowStart":{"window":"0s"}}`,
+		`{"slowStart":{"window":"1.000000001s"}}`,
+		`{"health":null,"slowStart":null}`,
 	} {
 		c, err := ParseConfig(json.RawMessage(js))
 		require.NoError(t, err, js)
@@ -117,6 +125,10 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Add([]byte(`{"ring":{"virtualNodes":150,"replicas":2,"loadFactor":1.25},"p2c":{"choices":2}}`))
 	f.Add([]byte(`{"request":{"modelHeaders":["x"],"updateMethods":["/a/*"],"modelFields":{"/a/B":"1.2"}},"inference":{"strategy":"ring"}}`))
+	f.Add([]byte(`{"health":{"sources":["oip"],"interval":"2s","staleAfter":"6s","weights":{"errors":1,"gpuMemory":0.5},"minDwell":"1s"}}`))
+	f.Add([]byte(`{"health":{"sources":[],"enterUnhealthy":0.1,"leaveUnhealthy":0.9,"panicThreshold":1},"slowStart":{"window":"90s"}}`))
+	f.Add([]byte(`{"health":{"sources":null,"weights":null},"slowStart":{}}`))
+	f.Add([]byte(`{"breaker":{"openFor":"2s","sequential":false,"codes":{"UNKNOWN":"caller-fault"}}}`))
 	f.Fuzz(func(t *testing.T, js []byte) {
 		c, err := ParseConfig(js)
 		if err != nil {

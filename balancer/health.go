@@ -15,32 +15,32 @@ import (
 
 // HealthConfig says how endpoints' health is found out, and how it counts. Start from DefaultHealth.
 type HealthConfig struct {
-	// Sources names what is asked of each server about its health, over the connection that calls go over: "standard" is grpc.health.v1,
-	// "oip" the readiness, repository and statistics calls of the Open Inference Protocol, "gpustats" the stream
-	// mlbalancer.gpustats.v1, and "orca" the load reports that ride on responses or come in a stream. A server that lacks one of them is
-	// no worse for it. Nil means all, an empty list none.
+	// Sources names what is asked of each server about its health, over the connection that calls go over: "standard" is
+	// grpc.health.v1, "oip" the readiness, repository and statistics calls of the Open Inference Protocol, "gpustats" the stream
+	// mlbalancer.gpustats.v1, and "orca" the load reports that ride on responses or come in a stream. A server that lacks one of
+	// them is no worse for it. Nil means all that the program has, an empty list none.
 	Sources []string `json:"sources,omitzero"`
-	// Interval is how often a server is asked where it has to be, and how often it is to report at least where it does so by itself; from
-	// 10 ms to an hour, default 1 s.
+	// Interval is how often a server is asked where it has to be, and how often it is to report at least where it does so by
+	// itself; from 10 ms to an hour, default 1 s.
 	Interval breaker.Duration `json:"interval"`
-	// StaleAfter is how old what a server said of itself may be and count; three times the interval of its source at least. From 10 ms to 10 min,
-	// default 5 s.
+	// StaleAfter is how old what a server said of itself may be and count; three times the interval of its source at least. Above
+	// 0, at most 10 min, default 5 s.
 	StaleAfter breaker.Duration `json:"staleAfter"`
 	// Weights say how much each signal counts in the score of an endpoint, relative to the sum of those that exist.
 	Weights ScoreWeights `json:"weights"`
-	// EnterUnhealthy and LeaveUnhealthy are the scores, 0 to 1, below which an endpoint is out and above which it is in again. Defaults 0.2
-	// and 0.4.
+	// EnterUnhealthy and LeaveUnhealthy are the scores, 0 to 1, below which an endpoint is out, and from which on it is in again.
+	// The former is less than the latter. Defaults 0.2 and 0.4.
 	EnterUnhealthy float64 `json:"enterUnhealthy"`
 	LeaveUnhealthy float64 `json:"leaveUnhealthy"`
 	// MinDwell is the time between two such changes at least, up to 10 min; default 3 s.
 	MinDwell breaker.Duration `json:"minDwell"`
-	// PanicThreshold is the share of the connected endpoints, 0 to 1, that must be usable. When fewer are, open breakers, drains and bad
-	// health are ignored, since sending all calls to the few that are left would break them too; only servers that have not been ready since
-	// they were connected stay out. 0 never ignores them. Default 0.5.
+	// PanicThreshold is the share of the connected endpoints, 0 to 1, that must be usable. When fewer are, open breakers, drains and
+	// bad health are ignored, since sending all calls to the few that are left would break them too; only servers that have not been
+	// ready since they were connected stay out. 0 never ignores them. Default 0.5.
 	PanicThreshold float64 `json:"panicThreshold"`
 }
 
-// ScoreWeights are the weights of the signals of a score, each 0 or more.
+// ScoreWeights are the weights of the signals of a score, each from 0 to 1,000, and not all 0.
 type ScoreWeights struct {
 	Errors      float64 `json:"errors"`      // the share of calls that fail; default 0.4
 	Latency     float64 `json:"latency"`     // the latency that is usual against that of now; default 0.3
@@ -90,7 +90,7 @@ func (h *HealthConfig) check() error {
 		}
 	}
 	if h.Interval < minInterval || h.Interval > maxInterval {
-		return &strictjson.Error{Path: "health.interval", Got: time.Duration(h.Interval).String(), Want: "10ms to 1h"}
+		return &strictjson.Error{Path: "health.interval", Got: h.Interval.String(), Want: "0.01s to 3600s"}
 	}
 	if p := h.PanicThreshold; !(p >= 0 && p <= 1) {
 		return &strictjson.Error{Path: "health.panicThreshold", Got: fmt.Sprint(p), Want: "0 to 1"}
@@ -104,10 +104,12 @@ func (h *HealthConfig) check() error {
 }
 
 // asks reports whether a source is to be asked.
-func (h *HealthConfig) asks(source string) bool { return slices.Contains(h.Sources, source) }
+func (h *HealthConfig) asks(source string) bool {
+	return h.Sources == nil || slices.Contains(h.Sources, source)
+}
 
-// SlowStartConfig says how endpoints that are new get their share of the traffic: those that join others, and those that could not be
-// connected to for a while.
+// SlowStartConfig says how endpoints that are new get their share of the traffic: those that join others, and those that could
+// not be connected to before.
 type SlowStartConfig struct {
 	// Window is how long it takes until they get all of it, up to an hour; 0 gives it to them at once. Default 30 s.
 	Window breaker.Duration `json:"window"`
@@ -120,7 +122,7 @@ func DefaultSlowStart() *SlowStartConfig {
 
 func (s *SlowStartConfig) check() error {
 	if s.Window < 0 || s.Window > maxInterval {
-		return &strictjson.Error{Path: "slowStart.window", Got: time.Duration(s.Window).String(), Want: "0s to 1h"}
+		return &strictjson.Error{Path: "slowStart.window", Got: s.Window.String(), Want: "0s to 3600s"}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"encoding/json"
 	"math"
 	"sync/atomic"
 	"time"
@@ -55,17 +56,38 @@ type Part struct {
 	Known bool
 }
 
-// Parts are the parts of a Score.
+// MarshalJSON implements json.Marshaler: a part is its value, and one that is not known is null.
+func (p Part) MarshalJSON() ([]byte, error) {
+	if !p.Known {
+		return []byte("null"), nil
+	}
+	return json.Marshal(p.Value)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *Part) UnmarshalJSON(data []byte) error {
+	var v *float64
+	if err := json.Unmarshal(data, &v); err != nil {
+		return err
+	}
+	*p = Part{}
+	if v != nil {
+		*p = Part{Value: *v, Known: true}
+	}
+	return nil
+}
+
+// Parts are the parts of a Score. Its JSON form has a number for each part that is known, such as {"errors":1,"gpu_memory":0.4}.
 type Parts struct {
 	// Errors is the share of the latest calls that did not fail.
-	Errors Part
+	Errors Part `json:"errors,omitzero"`
 	// Latency is the 99th percentile that is normal for the endpoint over that of its latest calls, or 1 over their median where
 	// that is less, both as multiples of the baseline of their model.
-	Latency Part
+	Latency Part `json:"latency,omitzero"`
 	// GPUMemory is the share of the GPUs' memory that is free.
-	GPUMemory Part
+	GPUMemory Part `json:"gpu_memory,omitzero"`
 	// Connections is 1 up to 100 open calls, and falls from there to 0 at 600.
-	Connections Part
+	Connections Part `json:"connections,omitzero"`
 }
 
 const (

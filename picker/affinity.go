@@ -2,6 +2,7 @@ package picker
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/mlbalancer/mlbalancer/breaker"
@@ -65,8 +66,9 @@ func (o *AffinityOptions) Build(b Build) Strategy {
 
 const (
 	// samples is how many of a model's holders are looked at first. One that need not wait is among them nearly always; two are too few where
-	// few are idle.
-	samples = 3
+	// few are idle. If a model has more than manyHolders these are all that is looked at, since clients that look at all and hear the same of them
+	// would all choose the same one.
+	samples, manyHolders = 3, 8
 	// soon is how many service times a call may be expected to take to be sent without looking any further.
 	soon = 1.25
 	// coldSet is how many endpoints without the model are considered.
@@ -74,11 +76,15 @@ const (
 	// rankCost is what it costs, in loads, to load a model on an endpoint further along the ring: enough to have clients agree that are
 	// otherwise indifferent.
 	rankCost = 0.02
+	// secondLoad is how many loads sooner a call must be answered to load a model that is being loaded elsewhere, and passLoad the same for one that is
+	// in memory: estimates are not exact, and what a load pushes out has to be loaded again, and pushes out something else.
+	secondLoad, passLoad = 2, 0.5
 	// growthFree and growthFull say how many times its cost a load must save until a copy is made, where there is free memory and where not.
-	growthFree, growthFull = 1, 10
-	// rentRate and maxRent bound the credit of models where memory is full.
-	rentRate = 30
-	maxRent  = 150 * float64(time.Second)
+	growthFree, growthFull = 2, 20
+	// growthAge is how much slower copies are made the older what is known is, in loads per load: others may have made one.
+	growthAge = 4
+	// rentRate and maxRent bound the credit of models where memory is full: what it grows by in a time, and what it grows to in loads.
+	rentRate, maxRent = 30, 30
 )
 
 // affinity is the strategy of AffinityOptions for one membership.
@@ -113,19 +119,17 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 	if p != nil {
 		best, found, loading = s.warmest(&x, g, p, q)
 	}
-	if found && best.in <= soon*x.service {
+	if found && best.ready && best.in <= soon*x.service {
 		return best.choice(&x, Warm)
 	}
-	c, pen, regret, ok := s.coldest(&x, g, p, q, best.in)
+	c, ok := s.coldest(&x, p, q)
 	switch {
 	case !ok && !found:
 		return t.refuse()
-	case !ok:
-		return best.choice(&x, Warm)
-	case !found || best.in > c.in:
+	case !found || ok && best.in > c.in+c.hesitation(loading):
 		c.opened(&x, p)
 		return c.choice(&x, Cold)
-	case !loading && s.grows(&x, p, &best, c, pen, regret):
+	case ok && !loading && s.grows(&x, p, &best, &c):
 		c.opened(&x, p)
 		return c.choice(&x, Grown)
 	}
@@ -135,14 +139,30 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 // choice is the decision for a candidate.
 func (c *candidate) choice(x *estimator, r Reason) Choice {
 	d := Choice{Index: c.index, Reason: r}
-	if c.ready && r == Warm {
-		d.Wait, d.Expect = int64(x.wait(&c.state)), int64(c.in)
+	if c.ready {
+		// What others may have sent there since is no fault of the endpoint.
+		d.Wait, d.Expect = int64(x.wait(&c.state)), int64(c.in+c.state.age)
 	}
 	return d
 }
 
+// hesitation returns how much sooner than on the best endpoint that holds the model a load must have the call answered, in nanoseconds.
+func (c *cold) hesitation(loading bool) float64 {
+	if loading {
+		return secondLoad * (c.load + c.cost)
+	}
+	return passLoad * (c.load + c.cost)
+}
+
+// cold is a candidate that would have to load the model.
+type cold struct {
+	candidate
+	load, cost float64 // the time of the load, and what it costs others, in nanoseconds
+	resident   float64 // the least time in which one of those that were considered would answer if it held the model
+}
+
 // opened notes that the call has a model loaded, where it is known that it is not there.
-func (c *candidate) opened(x *estimator, p *placement) {
+func (c *cold) opened(x *estimator, p *placement) {
 	c.e.loads.add(c.e, x.now)
 	if p != nil {
 		p.open(c.e, x.now, c.in)
@@ -155,38 +175,33 @@ const maxWarm = 64
 // warmest returns the endpoint, of those that hold the model or load it, that is expected to answer first, and whether one is loading it.
 func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query) (best candidate, found, loading bool) {
 	hs := *p.holders.Load()
-	random := s.rand()
-	n := len(hs)
-	if n > 0 {
-		first := int(below(random, n))
-		random <<= 32
-		step := 1
-		if n > samples {
-			step += int(below(random, n-1)) // any but 0
-		}
-		looked := 0
-		for k, at := 0, first; k < n && looked < maxWarm; k++ {
-			// The first few are drawn, and then come all in turn: a few of them twice, which does no harm.
-			h := &hs[at]
-			if k < samples {
-				if at += step; at >= n {
-					at -= n
-				}
-			} else if at++; at >= n {
+	var looked [manyHolders]candidate
+	n := 0
+	if len(hs) > 0 {
+		// All are looked at in turn, from one that is drawn.
+		at := int(below(s.rand(), len(hs)))
+		for range min(len(hs), maxWarm) {
+			c, ok := s.consider(x, g, &hs[at], q)
+			if at++; at == len(hs) {
 				at = 0
 			}
-			c, ok := s.consider(x, g, h, q)
 			if !ok {
 				continue
 			}
-			looked++
 			loading = loading || !c.ready
 			if !found || c.in < best.in {
 				best, found = c, true
 			}
-			if k >= samples-1 && best.in <= soon*x.service {
+			if n < len(looked) {
+				looked[n] = c
+				n++
+			}
+			if n >= samples && best.ready && (best.in <= soon*x.service || len(hs) > manyHolders) {
 				break
 			}
+		}
+		if found && best.ready && n >= samples && best.in > soon*x.service {
+			best = s.spread(looked[:n], best)
 		}
 	}
 	for i := range p.opened {
@@ -201,13 +216,32 @@ func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query) (best
 			continue
 		}
 		c := candidate{index: i, e: e, state: x.of(e)}
-		c.in = float64(max(0, o.readyAt.Load()-x.now)) + x.service*c.state.slow
+		c.in = float64(max(0, o.readyAt.Load()-x.now)) + x.behind(e) + x.service*c.state.slow
 		if !found || c.in < best.in {
 			best, found = c, true
 		}
 	}
 	return best, found, loading
 }
+
+// spread draws among the candidates that are as good as the best for all that is known: how busy others keep an endpoint is the less known the
+// older its server's word is, the busier it is and the less of it is this client's doing.
+func (s *affinity) spread(cs []candidate, best candidate) candidate {
+	st := &best.state
+	share := (st.own + 1) / (st.calls + 1)
+	band := best.in + min(st.age, maxBand)*min(1, st.calls/st.workers)*max(0, 1-share)
+	n := 0
+	for i := range cs {
+		if cs[i].ready && cs[i].in <= band {
+			cs[n] = cs[i]
+			n++
+		}
+	}
+	return cs[below(s.rand(), n)]
+}
+
+// maxBand bounds the difference that counts as none.
+const maxBand = 2 * float64(time.Second)
 
 // consider looks at an endpoint that holds the model or loads it, and reports whether it may be sent the call.
 func (s *affinity) consider(x *estimator, g *Guard, h *holder, q *Query) (c candidate, ok bool) {
@@ -226,75 +260,84 @@ func (s *affinity) consider(x *estimator, g *Guard, h *holder, q *Query) (c cand
 	}
 	if h.model.State() != health.ModelReady {
 		c.ready = false
-		c.in += float64(max(0, h.model.readyAt.Load()-q.Now))
+		c.in += float64(max(0, h.model.readyAt.Load()-q.Now)) + x.behind(e)
 	}
 	return c, true
 }
 
-// coldest returns the endpoint, of the first along the ring that do not hold the model, that is expected to answer first; what its load costs others; and
-// how much sooner than in a given time one of them would answer if it held the model, negative if none would.
-func (s *affinity) coldest(x *estimator, g *Guard, p *placement, q *Query, warm float64) (best candidate, pen, regret float64, ok bool) {
+// coldest returns the endpoint, of the first along the ring that do not hold the model, that is expected to answer first. A model that many hold
+// would be a long walk; it goes on from points of the ring that are drawn by its hash, the same in all clients.
+func (s *affinity) coldest(x *estimator, p *placement, q *Query) (best cold, ok bool) {
 	if len(s.hashes) == 0 {
-		return best, 0, 0, false
+		return best, false
 	}
-	var seen [maxWarm + coldSet]uint32
+	var seen [maxCold]uint32
 	n, rank := 0, 0
-	regret = math.Inf(-1)
-	at := s.home(q.Key)
-	for range min(maxSteps, len(s.hashes)) {
+	best.resident = math.Inf(1)
+	key := q.Key
+	at := s.home(key)
+	for step := range maxColdSteps {
 		if rank == coldSet || n == s.owned || n == len(seen) {
 			break
+		}
+		if step >= walked {
+			key += 0x9e3779b97f4a7c15
+			at = s.home(key)
 		}
 		i := s.owners[at]
 		if at++; at == len(s.hashes) {
 			at = 0
 		}
-		if containsIndex(seen[:n], i) {
+		if slices.Contains(seen[:n], i) {
 			continue
 		}
 		seen[n] = i
 		n++
 		e := x.t.members[i].Endpoint
-		if p.holds(e) || !x.t.usable(i, q) {
+		if p.holds(e, q.Key, x.now) || !x.t.usable(i, q) {
 			continue
 		}
-		c := candidate{index: int(i), e: e, state: x.of(e)}
-		wait := x.wait(&c.state)
-		free, load := x.laneFree(e)
-		cost := x.evictionCost(g, e, load)
-		regret = max(regret, warm-wait-x.service*c.state.slow)
-		c.in = max(free+load*c.state.slow, wait) + x.service*c.state.slow + cost + float64(rank)*rankCost*load + e.facts.busy()*load
-		if !ramped(e, q) {
-			c.in += load
-		}
-		rank++
+		c := s.empty(x, e, int(i), rank, q)
+		c.resident = min(best.resident, c.resident)
 		if !ok || c.in < best.in {
-			best, pen, ok = c, cost, true
+			best, ok = c, true
 		}
+		best.resident = c.resident
+		rank++
 	}
-	return best, pen, regret, ok
+	return best, ok
 }
 
-func containsIndex(seen []uint32, i uint32) bool {
-	for _, s := range seen {
-		if s == i {
-			return true
-		}
+const (
+	// walked is how many points of the ring a walk passes before it goes on elsewhere, and maxColdSteps how many in all, of maxCold endpoints.
+	walked, maxColdSteps, maxCold = 48, 160, 96
+)
+
+// empty looks at an endpoint that would have to load the model.
+func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) cold {
+	c := cold{candidate: candidate{index: index, e: e, state: x.of(e)}}
+	wait, work := x.wait(&c.state), x.service*c.state.slow
+	free, load := x.laneFree(e)
+	c.load, c.cost, c.resident = load, x.evictionCost(e, load), wait+work
+	c.in = max(free+load*c.state.slow, wait) + work + c.cost + float64(rank)*rankCost*load + e.facts.busy()*load
+	if !ramped(e, q) {
+		c.in += load
 	}
-	return false
+	return c
 }
 
 // grows throws the dice for another copy of a model, which is to be on c.
-func (s *affinity) grows(x *estimator, p *placement, best *candidate, c candidate, pen, regret float64) bool {
-	if regret <= 0 || p == nil || len(*p.holders.Load()) >= s.replicas {
+func (s *affinity) grows(x *estimator, p *placement, best *candidate, c *cold) bool {
+	regret := best.in - c.resident
+	if regret <= 0 || len(*p.holders.Load()) >= s.replicas {
 		return false
 	}
-	_, load := x.laneFree(c.e)
 	share := (best.state.own + 1) / (best.state.calls + 1)
 	theta := float64(growthFree)
-	if pen > 0 {
+	if c.cost > 0 {
 		theta = growthFull
-		regret = p.credit.pay(x.now, regret, rentRate*pen/load*share, maxRent*share)
+		regret = p.credit.pay(x.now, regret, rentRate*c.cost/c.load*share, maxRent*c.load*share)
 	}
-	return regret > 0 && unit(s.rand()) < regret/(theta*(load+pen))
+	price := theta * (c.load + c.cost) * (1 + growthAge*best.state.age/c.load)
+	return regret > 0 && unit(s.rand()) < regret/price
 }

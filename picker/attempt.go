@@ -32,9 +32,9 @@ func (t *Table) Place(q *Query, deadline int64, a *Attempt) Choice {
 			return c
 		}
 		e := t.members[c.Index].Endpoint
+		a.expect, a.wait, a.loads = c.Expect, c.Wait, c.loads()
 		if a.enter(t.plan.Guard, e, q, deadline) {
 			a.endpoint, a.cost, a.request, a.key, a.began = e, q.Cost(), q.Request, q.Key, q.Now
-			a.expect, a.wait = c.Expect, c.Wait
 			a.reason = a.why(c.Reason)
 			e.Begin(a.cost, a.reason)
 			return Choice{Index: c.Index, Reason: a.reason}
@@ -113,10 +113,10 @@ const busyShare = 0.6
 // than a part of what the endpoint has lately taken for any call: one that is busy, as with loading a model, does not hang.
 func (a *Attempt) expected(e *Endpoint, q *Query) time.Duration {
 	m := a.known(e, q)
-	if m == nil || m.used.Load() <= e.connectedAt.Load() { // the server may have to load it
+	if a.loads || m == nil || m.used.Load() <= e.connectedAt.Load() { // the server may have to load it
 		return 0
 	}
-	return time.Duration(max(float64(m.Service())*q.size(), busyShare*e.Latency()))
+	return time.Duration(max(float64(m.Service())*q.size(), busyShare*e.Latency(), float64(a.expect)))
 }
 
 // known looks up what is known of the model on the endpoint, once for the attempt.

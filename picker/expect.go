@@ -78,6 +78,16 @@ func (x *estimator) wait(s *state) float64 {
 	return max(0, s.calls+1-s.workers) / s.workers * x.mean * s.slow
 }
 
+// behind returns how long one more call waits, once the load that it waits for is done, for the others that do.
+func (x *estimator) behind(e *Endpoint) float64 {
+	f := &e.facts
+	waiting := float64(e.InFlight())
+	if health.Fields(f.has.Load())&health.HasWaiting != 0 {
+		waiting = max(0, waiting+float64(f.waits.Load()-f.own.Load()))
+	}
+	return max(0, waiting+1-x.workers) / x.workers * x.service
+}
+
 // crowding is the part of a service time that a call costs those which share its server.
 const crowding = 0.02
 
@@ -103,7 +113,7 @@ func (x *estimator) laneFree(e *Endpoint) (free, load float64) {
 
 // evictionCost is what it costs others when a load on the endpoint pushes a model out: nothing if there is room, the less the longer the victim has not
 // been used, less if others hold it too, and more than a load if all are in use.
-func (x *estimator) evictionCost(g *Guard, e *Endpoint, load float64) float64 {
+func (x *estimator) evictionCost(e *Endpoint, load float64) float64 {
 	const (
 		spared  = 4.0  // how many loads' time a model must have been idle to be worth next to nothing
 		copied  = 0.15 // of the cost if another endpoint holds the victim

@@ -74,17 +74,15 @@ func (p *placement) open(e *Endpoint, now int64, ready float64) {
 }
 
 // holds reports whether an endpoint holds the model or is having it loaded.
-func (p *placement) holds(e *Endpoint) bool {
+func (p *placement) holds(e *Endpoint, key uint64, now int64) bool {
+	if m := e.models.get(key); m != nil && present(m.State()) {
+		return true
+	}
 	if p == nil {
 		return false
 	}
-	for _, h := range *p.holders.Load() {
-		if h.endpoint == e {
-			return true
-		}
-	}
 	for i := range p.opened {
-		if o := &p.opened[i]; o.endpoint.Load() == e && o.valid(e, e.facts.at.Load()) {
+		if o := &p.opened[i]; o.endpoint.Load() == e && o.valid(e, now) {
 			return true
 		}
 	}

@@ -21,6 +21,7 @@ const (
 	selective                      // a source says which models the server can be asked for
 	serving                        // and some model is ready
 	listed                         // and it has named each model that the server has
+	disputed                       // more than one has
 	explicit                       // the server loads no model because it is asked for it
 )
 
@@ -45,8 +46,9 @@ type reports struct {
 
 // word is what one source said last.
 type word struct {
-	models   []*Model // those of its last report, in its order, if that was complete
-	until    int64    // when it is stale; 0 if there is no word
+	models   *[]*Model // those of its last report, in its order, if that was complete; nil before the first that was
+	at       int64     // when it last spoke of models
+	until    int64     // when it is stale; 0 if there is no word
 	server   health.ServerState
 	onDemand health.Answer
 	complete bool
@@ -96,7 +98,11 @@ func (g *Guard) Report(e *Endpoint, source int, now int64, r *health.Report) {
 	if r.Interval > 0 {
 		w.until = now - int64(r.Age) + max(int64(g.health.Load().StaleAfter), 3*int64(r.Interval))
 	}
-	changed = w.list(e, source, now, r) || changed
+	if r.Complete || len(r.Models) > 0 {
+		changed = w.list(e, source, now, r) || changed
+		w.at = now - int64(r.Age)
+		changed = changed || e.stands()&disputed != 0
+	}
 	if changed || now >= rs.expires.Load() {
 		g.settle(e, now, changed)
 		return
@@ -143,9 +149,7 @@ func (rs *reports) forget() {
 }
 
 func (w *word) withdraw() {
-	round := w.round
-	clear(w.models)
-	*w = word{models: w.models[:0], round: round + 1}
+	*w = word{round: w.round + 1}
 }
 
 // said returns the mark that a source of a round leaves at a model.
@@ -168,19 +172,23 @@ func (w *word) list(e *Endpoint, source int, now int64, r *health.Report) (chang
 		w.some = w.some || len(r.Models) > 0
 		return changed
 	}
-	same := w.complete && len(w.models) == len(r.Models)
+	if w.models == nil {
+		w.models = &[]*Model{}
+	}
+	known := *w.models
+	same := w.complete && len(known) == len(r.Models)
 	for i := 0; same && i < len(r.Models); i++ { // the usual case: the same models as the last time, in the same state
-		m := w.models[i]
+		m := known[i]
 		same = m.name == r.Models[i].Name && m.marks[source] == w.said(r.Models[i].State)
 	}
 	if same {
 		for i := range r.Models {
-			w.models[i].note(now, &r.Models[i])
+			known[i].note(now, &r.Models[i])
 		}
 		return false
 	}
 	w.round++
-	w.models = w.models[:0]
+	known = known[:0]
 	w.complete = true
 	for i := range r.Models {
 		m := e.models.admit(Key(r.Models[i].Name), r.Models[i].Name)
@@ -190,8 +198,9 @@ func (w *word) list(e *Endpoint, source int, now int64, r *health.Report) (chang
 		}
 		m.marks[source] = w.said(r.Models[i].State)
 		m.note(now, &r.Models[i])
-		w.models = append(w.models, m)
+		known = append(known, m)
 	}
+	*w.models = known
 	w.some = true
 	return true
 }
@@ -262,7 +271,10 @@ func (g *Guard) settle(e *Endpoint, now int64, models bool) {
 		if w.some {
 			s |= selective
 		}
-		if w.complete {
+		switch {
+		case w.complete && s&listed != 0:
+			s |= disputed
+		case w.complete:
 			s |= listed
 		}
 	}
@@ -315,49 +327,42 @@ func (rs *reports) steadyFor() int64 {
 	return min(steadyFor<<max(0, rs.left-1), maxSteadyFor)
 }
 
-// settleModels derives the state of each model from what the sources say of it. What is said against a model counts for more than what is said
-// for it, except that one which is said to be loading is not yet absent.
+// settleModels derives the state of each model from what the sources say of it. The latest word counts, for who has spoken of models since knows
+// better, but that a model cannot answer counts whoever says so.
 func (g *Guard) settleModels(e *Endpoint) (s standing) {
 	d := shift{residency: &g.residency}
 	defer d.done()
 	for m := range e.Models() {
-		state, known := health.ModelUnknown, false
-		for i := range e.reports.sources {
-			w := &e.reports.sources[i]
-			if w.until == 0 {
-				continue
-			}
-			said := w.read(m.marks[i])
-			if said == health.ModelUnknown && w.complete {
-				said = health.ModelAbsent
-			}
-			if said != health.ModelUnknown && (!known || weight(said) > weight(state)) {
-				state, known = said, true
-			}
-		}
+		state := e.reports.stateOf(m)
 		if state == health.ModelReady {
 			s |= serving
 		}
-		// A model that has been noted has its state already, but is nowhere in the residency yet.
-		if old := health.ModelState(m.state.Swap(uint32(state))); old != state || m.settled != state {
-			d.moved(e, m, m.settled, state)
-			m.settled = state
-		}
+		m.state.Store(uint32(state)) // a model that has just been noted has it already, but is nowhere in the residency yet
+		d.moved(e, m, m.settled, state)
+		m.settled = state
 	}
 	return s
 }
 
-// weight returns how much a state counts against others.
-func weight(s health.ModelState) int {
-	switch s {
-	case health.ModelUnavailable:
-		return 4
-	case health.ModelLoading:
-		return 3
-	case health.ModelAbsent:
-		return 2
+func (rs *reports) stateOf(m *Model) health.ModelState {
+	state, at := health.ModelUnknown, int64(-1)
+	for i := range rs.sources {
+		w := &rs.sources[i]
+		if w.until == 0 {
+			continue
+		}
+		said := w.read(m.marks[i])
+		if said == health.ModelUnknown && w.complete {
+			said = health.ModelAbsent
+		}
+		switch {
+		case said == health.ModelUnavailable:
+			return said
+		case said != health.ModelUnknown && (w.at > at || w.at == at && said == health.ModelAbsent):
+			state, at = said, w.at
+		}
 	}
-	return 1
+	return state
 }
 
 // stands returns the endpoint's standing.

@@ -74,6 +74,11 @@ type Choice struct {
 	Expect, Wait int64
 }
 
+// loads reports whether the call waits for its model to be loaded, for all that the strategy knows.
+func (c *Choice) loads() bool {
+	return c.Reason == Cold || c.Reason == Grown || c.Reason == Warm && c.Expect == 0
+}
+
 // Reason says why an endpoint was chosen, or why none was.
 type Reason uint8
 

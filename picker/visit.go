@@ -17,6 +17,7 @@ type visit struct {
 	began    int64
 	expect   int64 // how long it was expected to take, and how much of that to wait; 0 if nothing was
 	wait     int64
+	loads    bool // it waits for a load
 }
 
 // count lets an outcome count everywhere but with the breakers, and returns what that of the endpoint and that of the model are to be told.

@@ -156,7 +156,8 @@ type subConn struct {
 	listener func(gbalancer.SubConnState)
 	state    connectivity.State // IDLE at first
 	health   func(gbalancer.SubConnState)
-	healthy  bool // counted in channel.ready
+	healthy  bool     // counted in channel.ready
+	lost     []func() // end what producers do with the connection
 }
 
 // Connect implements balancer.SubConn.
@@ -183,6 +184,10 @@ func (sc *subConn) become(s connectivity.State) {
 		return // counted as ready when its health is known
 	}
 	sc.count(false)
+	for _, end := range sc.lost {
+		end()
+	}
+	sc.lost = nil
 	sc.listener(gbalancer.SubConnState{ConnectivityState: s})
 }
 
@@ -226,8 +231,10 @@ func (sc *subConn) UpdateAddresses([]gresolver.Address) {}
 
 // GetOrBuildProducer implements balancer.SubConn: the server has none of the services that a producer asks for.
 func (sc *subConn) GetOrBuildProducer(b gbalancer.ProducerBuilder) (gbalancer.Producer, func()) {
-	p, stop := b.Build(bareServer{})
-	return p, sync.OnceFunc(stop)
+	p, end := b.Build(bareServer{})
+	end = sync.OnceFunc(end)
+	sc.lost = append(sc.lost, end)
+	return p, end
 }
 
 // bareServer is a connection to a server that implements no method at all.

@@ -3,13 +3,17 @@ package peers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	gbalancer "google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	gresolver "google.golang.org/grpc/resolver"
+
+	"github.com/mlbalancer/mlbalancer/balancer"
 )
 
 const (
@@ -47,6 +51,10 @@ type fleet struct {
 	state     gbalancer.ClientConnState
 	addresses int // handed out so far
 	probes    int // models asked for to bring the fleet up
+
+	// homes holds a call for each endpoint that reachAll has seen; under a sticky policy its model belongs there. It is the same for
+	// each fleet of n endpoints.
+	homes []gbalancer.PickInfo
 }
 
 // newFleet starts a policy on n endpoints and returns when each of them has been picked. It is closed when the test ends.
@@ -108,6 +116,53 @@ func (f *fleet) awaitReady() {
 	f.channel.await(f.tb, "connection of all endpoints", func() bool { return f.channel.ready == n })
 }
 
+// awaitPlaces waits until none of the calls is put off any more. A policy that asks servers about their health puts off those
+// whose home is connected but has not answered yet; others do not. Each call costs one pick, so that the wait can be part of what
+// is timed.
+func (f *fleet) awaitPlaces(calls ...gbalancer.PickInfo) {
+	if !f.policy.asks {
+		return
+	}
+	f.channel.await(f.tb, "place for each call", func() bool {
+		for len(calls) > 0 {
+			res, err := f.picker().Pick(calls[0])
+			if err != nil {
+				return false
+			}
+			res.Done(gbalancer.DoneInfo{})
+			calls = calls[1:]
+		}
+		return true
+	})
+}
+
+// awaitUsable waits until all endpoints are connected and, if the policy asks them about their health, have answered. It looks at
+// all of them each time, and is not to be timed.
+func (f *fleet) awaitUsable() {
+	f.awaitReady()
+	if !f.policy.asks {
+		return
+	}
+	f.channel.await(f.tb, "answer of all endpoints", func() bool {
+		state, err := balancer.Snapshot(context.Background(), asking{f.picker()})
+		return err == nil && !slices.ContainsFunc(state.Endpoints, func(e balancer.EndpointState) bool { return e.Status != "ready" })
+	})
+}
+
+// asking is a channel as a read-out needs it: one whose calls get as far as the picker.
+type asking struct{ picker gbalancer.Picker }
+
+// Invoke implements grpc.ClientConnInterface.
+func (a asking) Invoke(ctx context.Context, method string, _, _ any, _ ...grpc.CallOption) error {
+	_, err := a.picker.Pick(gbalancer.PickInfo{FullMethodName: method, Ctx: ctx})
+	return err
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (asking) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, errBareServer
+}
+
 // picker returns the picker that the policy published last.
 func (f *fleet) picker() gbalancer.Picker { return f.channel.state.Load().Picker }
 
@@ -115,12 +170,14 @@ func (f *fleet) picker() gbalancer.Picker { return f.channel.state.Load().Picker
 // never happened, so that they leave no trace in the policy.
 func (f *fleet) reachAll() {
 	n := len(f.state.ResolverState.Endpoints)
+	f.homes = nil
 	seen := make(map[gbalancer.SubConn]bool, n)
 	for ; len(seen) < n; f.probes++ {
 		// The smallest share that an endpoint has on a ring with few points is about a hundredth of the mean.
 		require.Less(f.tb, f.probes, 2000*n, "%s: only %d of %d endpoints are ever picked", f.policy.label, len(seen), n)
 		before := f.channel.pushed()
-		res, err := f.picker().Pick(gbalancer.PickInfo{FullMethodName: method, Ctx: withMetadata(nModels + f.probes)})
+		info := gbalancer.PickInfo{FullMethodName: method, Ctx: withMetadata(nModels + f.probes)}
+		res, err := f.picker().Pick(info)
 		if err == gbalancer.ErrNoSubConnAvailable { // it is connecting, and a new picker follows
 			f.channel.await(f.tb, "picker after a refusal", func() bool { return f.channel.pushes > before })
 			continue
@@ -129,13 +186,17 @@ func (f *fleet) reachAll() {
 		if res.Done != nil {
 			res.Done(gbalancer.DoneInfo{})
 		}
+		if !seen[res.SubConn] {
+			f.homes = append(f.homes, info)
+		}
 		seen[res.SubConn] = true
 	}
 	f.awaitReady()
 	require.Equal(f.tb, connectivity.Ready, f.channel.state.Load().ConnectivityState, f.policy.label)
 }
 
-// flap has a connection break down and come back; it returns when the policy has published a picker for each of the two.
+// flap has the connection that serves a model break down and come back; it returns when the policy has published a picker for each
+// of the two, and places calls for the model again.
 func (f *fleet) flap(sc *subConn, model gbalancer.PickInfo) {
 	before := f.channel.pushed()
 	f.channel.run(func() { sc.become(connectivity.Idle) })
@@ -145,4 +206,5 @@ func (f *fleet) flap(sc *subConn, model gbalancer.PickInfo) {
 		require.ErrorIs(f.tb, err, gbalancer.ErrNoSubConnAvailable)
 	}
 	f.awaitReady()
+	f.awaitPlaces(model)
 }

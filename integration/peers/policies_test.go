@@ -29,6 +29,7 @@ type policy struct {
 	lazy   bool   // connects only when a pick needs the connection
 	sticky bool   // sends the calls of one model to one endpoint
 	header bool   // knows the model by metadata only
+	asks   bool   // asks each server about its health before it gives it calls
 }
 
 var (
@@ -40,7 +41,7 @@ var (
 	outlier = policy{label: "outlier_detection+round_robin", name: "outlier_detection_experimental",
 		config: `{"successRateEjection": {}, "childPolicy": [{"round_robin": {}}]}`}
 
-	modelAware = policy{label: "model_aware", name: "model_aware", sticky: true, config: `{}`}
+	modelAware = policy{label: "model_aware", name: "model_aware", sticky: true, asks: true, config: `{}`}
 
 	policies = []policy{roundRobin, weighted, least, ringHash, outlier, modelAware}
 )

@@ -1,0 +1,254 @@
+package interop
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
+
+	"github.com/mlbalancer/mlbalancer"
+	"github.com/mlbalancer/mlbalancer/balancer"
+	"github.com/mlbalancer/mlbalancer/breaker"
+	"github.com/mlbalancer/mlbalancer/examples/triton/inference"
+	"github.com/mlbalancer/mlbalancer/integration/interop/servers"
+	"github.com/mlbalancer/mlbalancer/integration/rig"
+)
+
+const (
+	rate      = 200 // calls a second
+	takes     = 20 * time.Millisecond
+	limit     = 5 * time.Second  // of a call
+	patience  = 60 * time.Second // with servers that start or load
+	moveLimit = 2 * time.Second  // within which calls must have moved away
+)
+
+// policy is a load-balancing policy as an application chooses it.
+type policy struct {
+	name    string
+	options func() []grpc.DialOption
+}
+
+var (
+	modelAware     = policy{"model_aware", func() []grpc.DialOption { return mlbalancer.DialOptions() }}
+	withoutRetries = policy{"model_aware, no retries", func() []grpc.DialOption {
+		return mlbalancer.DialOptions(mlbalancer.WithoutRetry())
+	}}
+	quickStart = policy{modelAware.name, func() []grpc.DialOption {
+		start := &balancer.SlowStartConfig{Window: breaker.Duration(3 * time.Second)}
+		return mlbalancer.DialOptions(mlbalancer.WithConfig(&balancer.Config{SlowStart: start}))
+	}} // a server that comes back gets its calls in seconds, not in half a minute
+	roundRobin = policy{"round_robin", func() []grpc.DialOption {
+		return []grpc.DialOption{grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`)}
+	}}
+)
+
+// The models of every fleet, by the server that is their home on the ring.
+var (
+	modelsOfA = []string{"m0", "m3"}
+	modelsOfB = []string{"m1", "m2"}
+)
+
+func modelsOfAll() []string { return slices.Concat(modelsOfA, modelsOfB) }
+
+// fleet is two servers, a and b, and a channel to them.
+type fleet struct {
+	t      *testing.T
+	kind   *servers.Kind
+	policy policy
+	a, b   *servers.Server
+	client inference.GRPCInferenceServiceClient
+	conn   *grpc.ClientConn
+	before traffic // while all is well
+}
+
+// under runs a scenario with a fleet of its own under each of some policies.
+func under(t *testing.T, k *servers.Kind, policies []policy, extra []servers.Model, scenario func(t *testing.T, f *fleet)) {
+	t.Helper()
+	for _, p := range policies {
+		t.Run(p.name, func(t *testing.T) { scenario(t, newFleet(t, k, p, extra...)) })
+	}
+}
+
+func newFleet(t *testing.T, k *servers.Kind, p policy, extra ...servers.Model) *fleet {
+	t.Helper()
+	f := &fleet{t: t, kind: k, policy: p}
+	models := extra
+	for _, m := range modelsOfAll() {
+		models = append(models, servers.Model{Name: m, Takes: takes})
+	}
+	require.NoError(t, rack.Install(t.Context(), k))
+	var starting sync.WaitGroup
+	for name, s := range map[string]**servers.Server{"a": &f.a, "b": &f.b} {
+		starting.Go(func() { *s = startServer(t, k, name, models) })
+	}
+	starting.Wait()
+	require.False(t, t.Failed())
+	f.conn, f.client = f.dial()
+	f.warm()
+	return f
+}
+
+// startServer starts a server that is closed with the test. It marks the test as failed if it cannot.
+func startServer(t *testing.T, k *servers.Kind, name string, models []servers.Model) *servers.Server {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s, err := rack.Start(ctx, k, name, models...)
+	if !assert.NoError(t, err) {
+		return nil
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s says:\n%s", name, s.Log(30))
+		}
+		s.Close()
+	})
+	return s
+}
+
+// target returns the target that names both servers.
+func (f *fleet) target() string {
+	return fmt.Sprintf("mlb-static:///%s;name=a,%s;name=b", f.a.Addr, f.b.Addr)
+}
+
+// dial makes a channel as an application does.
+func (f *fleet) dial() (*grpc.ClientConn, inference.GRPCInferenceServiceClient) {
+	f.t.Helper()
+	opts := append(f.policy.options(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(f.target(), opts...)
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { _ = conn.Close() })
+	return conn, inference.NewGRPCInferenceServiceClient(conn)
+}
+
+// warm makes a second of calls, so that connections stand and nothing is new.
+func (f *fleet) warm() {
+	f.t.Helper()
+	f.before = f.during(modelsOfAll(), func() { pass(time.Second) })
+	require.Empty(f.t, f.before.all().Failed(), f.before.all())
+	by := f.before.all().By()
+	require.Positive(f.t, by["a"], by)
+	require.Positive(f.t, by["b"], by)
+}
+
+// call calls a model once.
+func (f *fleet) call(client inference.GRPCInferenceServiceClient, model string) rig.Result {
+	return rig.Timed(limit, func(ctx context.Context) (string, error) {
+		var p peer.Peer
+		_, err := client.ModelInfer(ctx, request(model), grpc.Peer(&p))
+		return f.nameOf(p), err
+	})
+}
+
+// nameOf returns the name of the server that was asked last.
+func (f *fleet) nameOf(p peer.Peer) string {
+	if p.Addr == nil {
+		return ""
+	}
+	for _, s := range []*servers.Server{f.a, f.b} {
+		if s.Addr == p.Addr.String() {
+			return s.Name
+		}
+	}
+	return ""
+}
+
+func request(model string) *inference.ModelInferRequest {
+	raw := binary.LittleEndian.AppendUint32(nil, math.Float32bits(1))
+	return &inference.ModelInferRequest{
+		ModelName:        model,
+		Inputs:           []*inference.ModelInferRequest_InferInputTensor{{Name: "x", Datatype: "FP32", Shape: []int64{1, 1}}},
+		RawInputContents: [][]byte{raw},
+	}
+}
+
+// during calls some models at random, rate times a second in all, while do runs, and returns what became of the calls.
+func (f *fleet) during(models []string, do func()) traffic {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	defer cancel()
+	ended := make(chan rig.Results, 1)
+	go func() {
+		ended <- rig.Open(ctx, rate, func(i int) rig.Result { return f.call(f.client, modelOf(models, i)) })
+	}()
+	do()
+	cancel()
+	return traffic{models, <-ended}
+}
+
+// modelOf returns the model that call i is for. Models in turn would be in step with servers in turn.
+func modelOf(models []string, i int) string {
+	return models[rand.New(rand.NewPCG(uint64(i), 0)).IntN(len(models))]
+}
+
+// traffic is calls of some models.
+type traffic struct {
+	models  []string
+	results rig.Results
+}
+
+func (tr traffic) all() rig.Results { return tr.results }
+
+// of returns the calls of some models.
+func (tr traffic) of(models ...string) rig.Results {
+	var of rig.Results
+	for _, r := range tr.results {
+		if slices.Contains(models, modelOf(tr.models, r.Index)) {
+			of = append(of, r)
+		}
+	}
+	return of
+}
+
+// pass lets time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
+// must fails the test for an error of what the test does to its servers.
+func (f *fleet) must(err error) {
+	f.t.Helper()
+	require.NoError(f.t, err)
+}
+
+// within returns a context for one thing done to a server.
+func (f *fleet) within() context.Context {
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	f.t.Cleanup(cancel)
+	return ctx
+}
+
+// row adds a line to the table.
+func (f *fleet) row(scenario string, calls rig.Results) {
+	rows.add(f.t, scenario, f.kind.String(), f.policy.name, calls)
+}
+
+// assertStayed asserts that no call of some models failed, and that of the share of them that each server got while all was well
+// it kept a part, all of it if that is 1.
+func (f *fleet) assertStayed(calls traffic, kept float64, models ...string) {
+	f.t.Helper()
+	for _, m := range models {
+		f.assertSame(m, kept, calls.of(m))
+	}
+}
+
+// assertSame is assertStayed for one model.
+func (f *fleet) assertSame(model string, kept float64, calls rig.Results) {
+	f.t.Helper()
+	assert.Empty(f.t, calls.Failed(), "%s: %v", model, calls)
+	for _, server := range []string{"a", "b"} {
+		was := f.before.of(model).Share(server)
+		assert.GreaterOrEqual(f.t, calls.Share(server), kept*was, "share of %s in the calls of %s", server, model)
+	}
+}
+
+// most is the part of a model's calls that stay where another model's calls come in addition: some may go to the replica, for the
+// load.
+const most = .9
