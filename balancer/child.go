@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/resolver"
 
 	"github.com/mlbalancer/mlbalancer/health"
+	"github.com/mlbalancer/mlbalancer/health/monitor"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
 
@@ -110,24 +111,28 @@ func (c *child) connState(sc gbalancer.SubConn, s connectivity.State) {
 	p.mu.Unlock()
 }
 
-// rewatch asks the server about its health by other rules. The caller must be one of gRPC's calls into the policy and must not hold policy.mu.
+// rewatch asks the server about its health by other rules. What a source has said stands until it speaks again, unless it is asked no longer. The
+// caller must be one of gRPC's calls into the policy and must not hold policy.mu.
 func (c *child) rewatch(h *HealthConfig) {
 	p := c.policy
 	p.mu.Lock()
-	sc, old, m := c.ready, c.watch, c.member
+	sc, old, e := c.ready, c.watch, c.member.endpoint
 	p.mu.Unlock()
 	if sc == nil || old == nil {
 		return
 	}
 	old.stop()
-	p.guard.Unheard(m.endpoint)
-	watch := p.watchHealth(sc, m.endpoint, h)
+	for i, name := range monitor.Names() {
+		if h.asks(name) {
+			p.guard.Anew(e, i)
+		} else {
+			p.guard.Withdraw(e, i, monotonic())
+		}
+	}
+	watch := p.watchHealth(sc, e, h)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.watch, c.since = watch, time.Now()
-	if c.judged {
-		p.guard.Verdict(m.endpoint, monotonic(), c.serverState())
-	}
+	c.watch = watch
 }
 
 // UpdateState implements gbalancer.ClientConn for pick_first.

@@ -99,8 +99,11 @@ func (w *watch) Report(source int, r *health.Report) {
 // Withdraw implements monitor.Sink.
 func (w *watch) Withdraw(source int) { w.policy.guard.Withdraw(w.endpoint, source, monotonic()) }
 
-// Silent implements monitor.Sink.
-func (w *watch) Silent(source int) { w.heard(source) }
+// Silent implements monitor.Sink. What the source said to an earlier watch over the same connection is void.
+func (w *watch) Silent(source int) {
+	w.Withdraw(source)
+	w.heard(source)
+}
 
 // heard notes that a source has spoken. After the last one's first word the endpoint may get calls, and whoever publishes that must not be waited
 // for here.

@@ -53,6 +53,7 @@ type word struct {
 	onDemand health.Answer
 	complete bool
 	some     bool   // it has said something of some model
+	void     bool   // it is over once the source speaks again
 	round    uint16 // what it said of models in another round is void
 }
 
@@ -82,6 +83,9 @@ func (g *Guard) Report(e *Endpoint, source int, now int64, r *health.Report) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	w := &rs.sources[source]
+	if w.void {
+		w.withdraw()
+	}
 	said := *w
 	if r.Server != health.ServerUnknown { // else what was said before stands
 		w.server = r.Server
@@ -104,6 +108,13 @@ func (g *Guard) Report(e *Endpoint, source int, now int64, r *health.Report) {
 		return
 	}
 	rs.expires.Store(min(rs.expires.Load(), w.until))
+}
+
+// Anew says that a source starts anew over the same connection: of what it said of an endpoint nothing stands once it speaks again.
+func (g *Guard) Anew(e *Endpoint, source int) {
+	e.reports.mu.Lock()
+	defer e.reports.mu.Unlock()
+	e.reports.sources[source].void = true
 }
 
 // Withdraw takes back what a source said of an endpoint.

@@ -168,6 +168,27 @@ func TestTheFirstWordIsTakenAtOnce(t *testing.T) {
 	assert.True(t, w.takes("a"))
 }
 
+func TestASourceThatStartsAnewReplacesItsWord(t *testing.T) {
+	t.Parallel()
+	w := newWard()
+	w.says(0, health.Report{Server: health.ServerReady, Models: models(health.ModelUnavailable, "a")})
+	w.says(0, health.Report{Server: health.ServerNotReady, Models: models(health.ModelReady, "b")})
+	w.g.Anew(w.e, 0)
+	assert.True(t, !w.takes("a") && w.takes("b") && !w.takes("c"), "as before")
+	w.says(0, health.Report{Load: health.Load{Has: health.HasActive}})
+	assert.True(t, !w.takes("a") && w.takes("b") && !w.takes("c"), "nothing was said of that")
+	w.says(0, health.Report{Server: health.ServerNotReady})
+	assert.False(t, w.takes("b"))
+	assert.True(t, w.fit("a", true), "it has been ready, and no more is said of the model")
+	w.says(0, health.Report{Models: models(health.ModelReady, "b")})
+	assert.True(t, w.takes("b"))
+
+	w.g.Anew(w.e, 0)
+	w.g.Withdraw(w.e, 0, w.now)
+	w.after(time.Second)
+	assert.True(t, w.takes("a") && w.takes("c"))
+}
+
 // The verdict of what stands above is that an endpoint is ready wherever nothing is checked.
 func TestAVerdictAloneMakesNoServerReadyThatSaysItIsNot(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	gresolver "google.golang.org/grpc/resolver"
 
 	"github.com/mlbalancer/mlbalancer/integration/rig"
@@ -45,7 +46,7 @@ func TestLIFE05(t *testing.T) {
 	rig.Eventually(t, func() bool {
 		ready := 0
 		for _, e := range c.client.Snapshot().Endpoints {
-			if e.Status == "ready" {
+			if e.Status == "ready" && e.Health.Server == "ready" {
 				ready++
 			}
 		}
@@ -73,9 +74,11 @@ type chaos struct {
 	config   string
 }
 
-// configs are those that the resolver changes between; they switch client-side health checking on.
+// configs are those that the resolver changes between; most switch client-side health checking on, and each asks for health in another way.
 var configs = []string{
-	checked(`{}`), checked(p2c), checked(`{"ring":{"virtualNodes":20,"replicas":3}}`), checked(`{"inference":{"strategy":"round_robin"}}`),
+	checked(`{}`), checked(p2c), checked(`{"ring":{"virtualNodes":20,"replicas":3},"health":{"panicThreshold":0}}`),
+	checked(`{"inference":{"strategy":"round_robin"},"health":{"sources":["standard","oip"],"interval":"0.05s"}}`),
+	rig.ServiceConfig(`{"health":{"sources":["gpustats","standard"],"interval":"0.1s"}}`), checked(`{"health":{"sources":[]}}`),
 }
 
 func checked(section string) string {
@@ -128,14 +131,27 @@ func (c *chaos) flapListener() {
 func (c *chaos) flipHealth() {
 	c.servers.Lock()
 	defer c.servers.Unlock()
-	if i := rand.IntN(len(c.up)); c.up[i] {
+	i := rand.IntN(len(c.up))
+	if !c.up[i] {
+		return
+	}
+	b := c.fleet.Backends[i]
+	switch rand.IntN(3) {
+	case 0:
 		c.serving[i] = !c.serving[i]
-		c.fleet.Backends[i].Serving(c.serving[i])
+		b.Serving(c.serving[i])
+	case 1:
+		states := []healthpb.HealthCheckResponse_ServingStatus{isServing, isNotServing, isUnknown}
+		b.ServingStatus(rig.Model(rand.IntN(10)), states[rand.IntN(len(states))])
+	case 2:
+		b.Answers(rig.GPUStats, []rig.Answer{
+			nil, rig.Hangs, rig.Says(nil, ready()), rig.Says(rig.Hangs, ready()), rig.Refuses(codes.Internal, "a bug"),
+		}[rand.IntN(5)])
 	}
 }
 
 // calm leaves the servers as they are, but for one that is made healthy so that there is one, has the resolver say a last word under
-// which all endpoints get models, and returns the names of the listed servers that are up and healthy.
+// which all endpoints get models and those that are not healthy none, and returns the names of the listed servers that are up and healthy.
 func (c *chaos) calm() []string {
 	first := c.fleet.Backends[0]
 	first.Start()
@@ -151,6 +167,9 @@ func (c *chaos) calm() []string {
 	var healthy []string
 	for i, b := range c.fleet.Backends {
 		b.Handle(nil)
+		for m := range 10 {
+			b.ServingStatus(rig.Model(m), isServing)
+		}
 		if listed[b.Addr()] && c.up[i] && c.serving[i] {
 			healthy = append(healthy, b.Name)
 		}

@@ -10,14 +10,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	gresolver "google.golang.org/grpc/resolver"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/mlbalancer/mlbalancer/integration/rig"
 )
 
-// Nothing must outlive the endpoint or the channel that it belongs to (afex/hystrix-go#95). Breakers, health sources, hedging,
-// limiters and their waits join with those.
+// Nothing must outlive the endpoint or the channel that it belongs to (afex/hystrix-go#95). Half of the servers answer all that ask for their
+// health, and those streams stay. Hedging, limiters and their waits join with those.
 func TestLIFE06(t *testing.T) {
 	f := rig.New(t, 10)
+	for _, b := range f.Backends[5:] {
+		b.Answers(rig.GPUStats, rig.Says(rig.Hangs, ready()))
+		b.Answers(rig.LoadReports, rig.Says(rig.Hangs, &emptypb.Empty{}))
+		b.HasModels(func() bool { return true }, rig.Model(0), rig.Model(1))
+	}
 	rig.Watchdog(t, 5*time.Minute)
 	cycle := func() {
 		c := f.Client(rig.Setup{Options: interceptors})
@@ -65,6 +71,9 @@ func TestLIFE06(t *testing.T) {
 	require.NoError(t, c.Close())
 	settled(0, goroutines)
 	lean("2000 endpoints")
+	for _, b := range f.Backends {
+		require.Zero(t, b.Asking(), "%s is asked no more", b.Name)
+	}
 
 	for range 20 {
 		during := map[string]func(c *rig.Client){

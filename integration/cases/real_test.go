@@ -114,6 +114,64 @@ func testStops(t *testing.T, retries, waits bool) {
 	}
 }
 
+// A server that says that it is not ready while it loads a model must keep the models that are (seen on Triton with strict readiness).
+func TestREAL02(t *testing.T) {
+	t.Parallel()
+	for _, checks := range []bool{false, true} {
+		for _, strategy := range strategies {
+			t.Run(fmt.Sprintf("%s, healthCheckConfig %v", strategy, checks), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) { testLoadsNowAndThen(t, strategy, checks) })
+			})
+		}
+	}
+}
+
+func testLoadsNowAndThen(t *testing.T, strategy string, checks bool) {
+	config := rig.ServiceConfig(fmt.Sprintf(`{"inference":{"strategy":%q}}`, strategy))
+	if checks {
+		config = checked(fmt.Sprintf(`{"inference":{"strategy":%q}}`, strategy))
+	}
+	f := rig.New(t, 2)
+	b := f.Backends[0]
+	model := homes(t, f, 0)[0]
+	var ready [2]atomic.Bool
+	for i, b := range f.Backends {
+		ready[i].Store(true)
+		b.Takes(realTakes)
+		b.HasModels(ready[i].Load, model)
+		b.Answers(rig.HealthWatch, rig.Refuses(codes.Unimplemented, "no watch"))
+	}
+	c := f.Client(rig.Setup{Options: dialOptions(config)})
+	c.Ready(2)
+	load := atRate(t, realRate, func(int) rig.Result { return c.Send(model, limit) })
+	began := time.Now()
+	says := map[string]int{} // of the server as a whole
+	for now := time.Duration(0); now < 20*time.Second; now = time.Since(began) {
+		loads := now%(6*time.Second) >= 3*time.Second
+		ready[0].Store(!loads)
+		b.Serving(!loads)
+		pause(t.Context(), tick)
+		e := c.Endpoint(b.Addr())
+		says[e.Health.Server]++
+		require.Len(t, e.Models, 2, "name and name with version")
+		require.Equal(t, "ready", e.Models[0].State, "after %v", now)
+		if since := now % (3 * time.Second); since > 1500*time.Millisecond {
+			want := map[bool]string{false: "ready", true: "not ready"}[loads]
+			require.Equal(t, want, e.Health.Server, "after %v", now)
+			require.Equal(t, map[string]string{"standard": want, "oip": want}, e.Health.Sources, "after %v", now)
+		}
+	}
+	rs := load.stop()
+	t.Logf("%v; the server is %v", rs.By(), says)
+	assert.Empty(t, rs.Failed(), "%v", rs)
+	assert.Empty(t, c.Snapshot().Transitions)
+	want := .5
+	if strategy == "ring" {
+		want = 1 // it is at home there
+	}
+	assert.InDelta(t, want, rs.Share(b.Name), .05)
+}
+
 // CANCELLED that nobody asked for is the server's failure; that of the caller is nobody's (seen on MLServer and KServe).
 func TestREAL03(t *testing.T) {
 	eachStrategy(t, `"health":{}`, func(t *testing.T, config string) {
