@@ -73,9 +73,9 @@ const (
 	soon = 1.25
 	// coldSet is how many endpoints without the model are considered.
 	coldSet = 8
-	// rankCost is what it costs, in loads, to load a model on an endpoint further along the ring: enough to have clients agree that are
-	// otherwise indifferent.
-	rankCost = 0.02
+	// rankCost is what it costs, in loads, to load a model on an endpoint further along the ring: enough for clients to agree that have not heard
+	// of one another's loads yet (cold starts, tight-85), and not so much that a lane which is busy is waited for (lanes-full, over-30).
+	rankCost = 0.3
 	// secondLoad is how many loads sooner a call must be answered to load a model that is being loaded elsewhere, and passLoad the same for one that is
 	// in memory: estimates are not exact, and what a load pushes out has to be loaded again, and pushes out something else.
 	secondLoad, passLoad = 2, 0.5
