@@ -21,6 +21,7 @@ import (
 // goroutine at a time, the other methods from any.
 type Score struct {
 	lack      atomic.Uint64    // float64: what the score lacks of 1
+	rest      atomic.Uint64    // float64: what it would without the latency part
 	parts     [4]atomic.Uint64 // float64: each of Parts plus 1; 0 if it is not known
 	unhealthy atomic.Bool
 
@@ -106,6 +107,10 @@ const (
 // Value returns the score.
 func (s *Score) Value() float64 { return 1 - math.Float64frombits(s.lack.Load()) }
 
+// ValueBesideLatency returns what the score would be without its latency part: it is for those who compare latencies themselves,
+// and should not count them twice.
+func (s *Score) ValueBesideLatency() float64 { return 1 - math.Float64frombits(s.rest.Load()) }
+
 // Healthy returns whether the endpoint is healthy.
 func (s *Score) Healthy() bool { return !s.unhealthy.Load() }
 
@@ -149,6 +154,9 @@ func (s *Score) Update(now int64, c *Config, v *Vitals, load LoadView) (changed 
 	value := c.Weights.score(&p)
 	s.setParts(&p)
 	s.lack.Store(math.Float64bits(1 - value))
+	beside := p
+	beside.Latency = Part{}
+	s.rest.Store(math.Float64bits(1 - c.Weights.score(&beside)))
 	return s.judge(now, c, value, p.Errors.Known || p.Latency.Known)
 }
 
@@ -177,6 +185,7 @@ func (s *Score) Reset(now int64) {
 	s.memory, s.connections = average{}, average{}
 	s.setParts(&Parts{})
 	s.lack.Store(0)
+	s.rest.Store(0)
 	s.unhealthy.Store(false)
 }
 

@@ -304,6 +304,20 @@ func TestScoreTakesAnything(t *testing.T) {
 	}
 }
 
+func TestScoreBesideLatency(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	assert.Equal(t, 1.0, s.s.ValueBesideLatency())
+	s.serve(60, 40, 1, 0.8)
+	s.serve(20, 40, 32, 0.8)
+	assert.Less(t, s.s.Value(), 0.5)
+	assert.Equal(t, 1.0, s.s.ValueBesideLatency())
+	s.fail(10, 40)
+	assert.Less(t, s.s.ValueBesideLatency(), 0.5)
+	s.s.Reset(s.now)
+	assert.Equal(t, 1.0, s.s.ValueBesideLatency())
+}
+
 func TestScoreReset(t *testing.T) {
 	t.Parallel()
 	s := newServer()

@@ -27,6 +27,7 @@ type Endpoint struct {
 	rampAt        atomic.Int64 // when its slow start began
 	rampFor       atomic.Int64 // and how long it is
 	score         health.Score
+	tripped       bool // its breaker was not closed at the last look at it
 
 	_       [64]byte // what follows is written by every call, what stands above is read by every pick
 	load    atomic.Uint64

@@ -1,12 +1,16 @@
 package picker
 
-import "github.com/mlbalancer/mlbalancer/health"
+import (
+	"github.com/mlbalancer/mlbalancer/breaker"
+	"github.com/mlbalancer/mlbalancer/health"
+)
 
 // scoreTurns is how many looks at an endpoint there are to each at which its score is made anew: that changes within seconds, not within
 // the tenth of a second between two looks.
 const scoreTurns = 5
 
 // examine does what time does to an endpoint's health: reports go stale, slow starts end, and the score follows what calls and reports have shown.
+// It is for Watch alone.
 func (g *Guard) examine(e *Endpoint, now int64, index int) {
 	if rs := &e.reports; now >= rs.expires.Load() && rs.expires.Load() != 0 {
 		rs.mu.Lock()
@@ -16,6 +20,12 @@ func (g *Guard) examine(e *Endpoint, now int64, index int) {
 	if e.stands()&ramping != 0 && e.started(now) >= 1 {
 		e.stand(0, ramping)
 	}
+	tripped := e.breaker.State() != breaker.Closed
+	if e.tripped && !tripped { // it has shown that it is well: what it did before is over, and would keep calls from it
+		e.score.Reset(now)
+		e.standByScore()
+	}
+	e.tripped = tripped
 	if (g.turn+index)%scoreTurns != 0 {
 		return
 	}
@@ -26,6 +36,11 @@ func (g *Guard) examine(e *Endpoint, now int64, index int) {
 		Connections: float64(f.connections.Load()), ConnectionsAt: since(f.connAt.Load(), longer),
 		OwnInFlight: e.InFlight(),
 	})
+	e.standByScore()
+}
+
+// standByScore takes an endpoint out whose score is low.
+func (e *Endpoint) standByScore() {
 	if e.score.Healthy() {
 		e.stand(0, ailing)
 	} else {

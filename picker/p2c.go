@@ -4,7 +4,8 @@ func init() { Register(func() Options { return &P2COptions{Choices: 2} }) }
 
 // P2COptions configures the strategy "p2c", the power of two choices: of a few endpoints drawn at random, the least loaded one
 // serves the call. Load is the cost in flight, the call's own included, per weight, times how much slower the endpoint's answers
-// have been than those of the other, divided by the endpoint's health score. Calls that find equals are spread at random.
+// have been than those of the other, divided by the endpoint's health score, which here leaves latencies out. Calls that find
+// equals are spread at random.
 type P2COptions struct {
 	// Choices is how many distinct endpoints are drawn, from 2 to 10; default 2. More draws find a less loaded endpoint, and
 	// make many clients find the same one.
@@ -99,8 +100,9 @@ func (s *p2c) ramped(e *Endpoint, now int64) bool {
 // minWorth bounds how much a low score can make an endpoint's load count.
 const minWorth = 0.05
 
-// worth returns the endpoint's score as loads are divided by it.
-func (e *Endpoint) worth() float64 { return max(minWorth, e.score.Value()) }
+// worth returns the endpoint's score as loads are divided by it. Latencies are compared apart from it: the score's part of them
+// is slow to forget, and an endpoint that was slow would get no calls that could show that it no longer is.
+func (e *Endpoint) worth() float64 { return max(minWorth, e.score.ValueBesideLatency()) }
 
 // any chooses at random where fewer endpoints may be chosen than can be found by drawing.
 func (s *p2c) any(t *Table, q *Query) Choice {
