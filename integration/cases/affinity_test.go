@@ -67,7 +67,7 @@ func picked(c *rig.Client) map[string]uint64 {
 func TestP2C06Affinity(t *testing.T) { inBubble(t, testP2C06Affinity) }
 
 func testP2C06Affinity(t *testing.T) {
-	const servers, clients, n = 8, 8, 500
+	const servers, clients, n = 8, 8, 200
 	f := rig.New(t, servers)
 	for _, m := range keeps(f, rig.Keeping{Workers: 4}, 20*time.Millisecond) {
 		m.Has("m")

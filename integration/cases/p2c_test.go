@@ -22,8 +22,8 @@ const p2c = `{"inference":{"strategy":"p2c"}}`
 
 // placing is what places calls for a model that all servers hold by load.
 type placing struct {
-	inference string // the section of the policy's config
-	informed  bool   // servers say what they hold
+	inference string        // the section of the policy's config
+	informed  bool          // servers say what they hold
 	forgets   time.Duration // in how long an endpoint that was slow is tried again, and has half its share
 }
 
@@ -35,7 +35,9 @@ func (p placing) config(sections string) string {
 // byLoad runs a test with p2c, and with affinity at work.
 func byLoad(t *testing.T, test func(t *testing.T, p placing)) {
 	t.Parallel()
-	t.Run("p2c", func(t *testing.T) { inBubble(t, func(t *testing.T) { test(t, placing{`{"strategy":"p2c"}`, false, 5 * time.Second}) }) })
+	t.Run("p2c", func(t *testing.T) {
+		inBubble(t, func(t *testing.T) { test(t, placing{`{"strategy":"p2c"}`, false, 5 * time.Second}) })
+	})
 	t.Run("affinity", func(t *testing.T) { inBubble(t, func(t *testing.T) { test(t, placing{`{}`, true, time.Minute}) }) })
 }
 
