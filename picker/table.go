@@ -149,9 +149,9 @@ func (t *Table) Pick(q *Query) Choice {
 		q.Avoid = nil
 		c = s.Pick(t, q)
 	}
-	if c.Reason == Refused && t.plan.Guard != nil { // perhaps since nobody holds the model: then let a server say so
+	if c.Reason == Refused && t.plan.Guard != nil { // perhaps since nobody holds the model: then let a server say so, not always the same one
 		q.anywhere = true
-		c = s.Pick(t, q)
+		c = t.update.Pick(t, q)
 		q.anywhere = false
 	}
 	q.Avoid = avoid
