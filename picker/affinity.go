@@ -120,7 +120,7 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 		best, found, loading = s.warmest(&x, g, p, q)
 	}
 	if found && best.ready && best.in <= soon*x.service {
-		return best.choice(&x, Warm)
+		return s.session(&x, g, p, q, &best)
 	}
 	c, ok := s.coldest(&x, p, q)
 	switch {
@@ -133,7 +133,7 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 		c.opened(&x, p)
 		return c.choice(&x, Grown)
 	}
-	return best.choice(&x, Warm)
+	return s.session(&x, g, p, q, &best)
 }
 
 // choice is the decision for a candidate.
