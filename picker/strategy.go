@@ -26,6 +26,8 @@ type Query struct {
 	Stream bool
 	// Fresh says that the call is not to go to an endpoint of Avoid, not even if there is no other.
 	Fresh bool
+	// Pin, if not nil, is what holds the call on one endpoint; see Table.Place.
+	Pin *Pin
 	// Avoid lists endpoints that earlier attempts of the same call tried; usually empty, never long.
 	Avoid []*Endpoint
 
@@ -52,7 +54,7 @@ func (q *Query) Avoids(e *Endpoint) bool {
 
 // Clear lets go of all that the query refers to, so that it may be kept for another call.
 func (q *Query) Clear() {
-	q.Request, q.Avoid, q.Fresh = Request{}, nil, false
+	q.Request, q.Avoid, q.Fresh, q.Pin = Request{}, nil, false, nil
 	clear(q.passed[:q.nPassed])
 	q.nPassed = 0
 }
