@@ -12,19 +12,21 @@ import (
 // costs one allocation: what is read is up to the config in force, which the policy alone knows. On a channel with
 // another policy it does nothing.
 //
-// Sequences are the exception. A ModelInfer request with Triton's parameter sequence_id goes to the server that the sequence's first request
-// went to, and nowhere else, since that server alone knows what came before: until a request with sequence_end is answered, or nothing is
-// heard of the sequence for 10 minutes. A request with sequence_start, or the first of a sequence that is not known, is placed like any other.
-// While the server is not connected or its breaker is open, calls fail with UNAVAILABLE and a text that names the sequence and the server;
-// a call that waits for ready waits for that server, unless it has left the channel's endpoints. The sequences of a model are its own. The
-// interceptor remembers the 65,536 that were used last, in at most 32 MiB. Streams need none of this: all requests of one stream go to one server.
+// Sequences are the exception. A ModelInfer request with Triton's parameter sequence_id goes to the server that the sequence's
+// first request went to, and nowhere else, since that server alone knows what came before: until a request with sequence_end
+// is answered, or nothing is heard of the sequence for 10 minutes. A request with sequence_start, or the first of a sequence
+// that is not known, is placed like any other. While the server is not connected or its breaker is open, calls fail with
+// UNAVAILABLE and a text that names the sequence and the server; a call that waits for ready waits for that server, unless it
+// has left the channel's endpoints. The sequences of a model are its own. No retry goes to another server. The interceptor
+// remembers the 65,536 that were used last, in at most 40 MiB. Streams need none of this: all requests of one stream go to one
+// server.
 //
-// It is part of DialOptions; it is here for those who put their options together themselves. All calls of a sequence must go through the same
-// interceptor.
+// It is part of DialOptions; it is here for those who put their options together themselves. All calls of a sequence must go
+// through the same interceptor.
 func UnaryClientInterceptor() grpc.UnaryClientInterceptor { return recording(nil) }
 
-// recording returns the interceptor that puts the record into a call's context, holds sequences together, and has repeat make the attempts, or
-// makes one if that is nil: one link of the chain, since each costs an allocation.
+// recording returns the interceptor that puts the record into a call's context, holds sequences together, and has repeat make
+// the attempts, or makes one if that is nil: one link of the chain, since each costs an allocation.
 func recording(repeat grpc.UnaryClientInterceptor) grpc.UnaryClientInterceptor {
 	held := newSequences(maxSequences)
 	return func(

@@ -14,14 +14,16 @@ import (
 )
 
 const (
-	// maxSequences bounds the sequences that an interceptor remembers; the one that was used least recently makes room. Each takes about 250
-	// bytes, and up to 500 with a long id: 16 to 32 MiB in all.
+	// maxSequences bounds the sequences that an interceptor remembers; the one that was used least recently makes room. Each
+	// takes 200 to 300 bytes, twice as many if its names are all of them unprintable: 20 MiB, and never more than 40.
 	maxSequences = 1 << 16
-	// sequenceIdle is how long a sequence without calls is remembered. Triton forgets one after max_sequence_idle_microseconds, by default a
-	// second; hours of silence are no sequence.
+	// sequenceIdle is how long a sequence without calls is remembered. Triton forgets one after
+	// max_sequence_idle_microseconds, by default a second; hours of silence are no sequence.
 	sequenceIdle = int64(10 * time.Minute)
 	// maxSwept is how many idle sequences are forgotten when another call comes: more than one, so that they get fewer.
 	maxSwept = 2
+	// maxNamed is how much of an id and of a model's name errors show, in bytes.
+	maxNamed = 48
 )
 
 // sequences remembers which server holds which sequence. Calls that belong to none do not touch it.
@@ -34,8 +36,8 @@ type sequences struct {
 	used  sequence // head of a ring: next was used last, prev least recently
 }
 
-// sequenceKey is a sequence of a model on a channel. Several channels may share an interceptor; a weak pointer keeps none of them. Two sequences of
-// one hash share a server, which does them no harm.
+// sequenceKey is a sequence of a model on a channel. Several channels may share an interceptor; a weak pointer keeps none of
+// them. Two sequences of one hash share a server, which does them no harm.
 type sequenceKey struct {
 	cc   weak.Pointer[grpc.ClientConn]
 	hash uint64
@@ -56,8 +58,8 @@ func newSequences(most int) *sequences {
 	return s
 }
 
-// join has a call go where the other calls of its sequence go. It returns the sequence, which the call is to leave when it has ended, and
-// whether it is its last call; nil if the call belongs to none, or to one that has no other.
+// join has a call go where the other calls of its sequence go. It returns the sequence, which the call is to leave when it has
+// ended, and whether it is its last call; nil if the call belongs to none, or to one that has no other.
 func (s *sequences) join(call *picker.Call, cc *grpc.ClientConn, method string, msg any) (q *sequence, last bool) {
 	read, ok := methods.ReadSequence(method, msg)
 	if !ok || call.Inspect != nil {
@@ -77,10 +79,11 @@ func (s *sequences) join(call *picker.Call, cc *grpc.ClientConn, method string, 
 
 // nameSequence says in errors which sequence it is.
 func nameSequence(model string, id methods.SequenceID) string {
+	model = model[:min(len(model), maxNamed)]
 	if id.Text != "" {
-		return fmt.Sprintf("sequence %.64q of model %.64q", id.Text, model)
+		return fmt.Sprintf("sequence %q of model %q", id.Text[:min(len(id.Text), maxNamed)], model)
 	}
-	return fmt.Sprintf("sequence %d of model %.64q", id.Number, model)
+	return fmt.Sprintf("sequence %d of model %q", id.Number, model)
 }
 
 // enter counts a call of a sequence in. One that starts a sequence is placed anew, whatever was there under the same id.

@@ -3,6 +3,7 @@ package mlbalancer_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
@@ -74,7 +76,9 @@ func mustTake(t *testing.T, cc *grpc.ClientConn, s step) picker.Decision {
 
 func TestSequencesStayOnTheirServers(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string][]mlbalancer.Option{"with retries": {spread()}, "without": {spread(), mlbalancer.WithoutRetry()}} {
+	for name, opts := range map[string][]mlbalancer.Option{
+		"with retries": {spread()}, "without": {spread(), mlbalancer.WithoutRetry()},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t, 5)
@@ -166,13 +170,42 @@ func TestASequenceWaitsForItsServer(t *testing.T) {
 	cc := s.clientOf(t, s.target, mlbalancer.DialOptions(spread())...)
 	ready(t, cc, 3)
 	home := mustTake(t, cc, step{"m", int64(1), true, false}).Endpoint
-	s.cut(home)
+	mend := s.cut(home)
+	defer mend()
+	served := s.streams.Load()
+	require.Eventually(t, func() bool { // once nobody takes the connection for whole any more, nor expects it back at once
+		_, err := take(t, cc, step{"m", int64(1), false, false})
+		return err != nil && strings.Contains(err.Error(), "sequence 1 of model")
+	}, patience, time.Millisecond)
 	waited := make(chan error, 1)
 	go func() {
-		_, err := take(t, cc, step{"m", int64(1), false, false}, grpc.WaitForReady(true))
+		d, err := take(t, cc, step{"m", int64(1), false, false}, grpc.WaitForReady(true))
+		assert.Equal(t, home, d.Endpoint)
 		waited <- err
 	}()
-	assert.NoError(t, <-waited, "its connection is made anew")
+	select {
+	case err := <-waited:
+		t.Fatal("it did not wait: ", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	assert.Equal(t, served, s.streams.Load())
+	mend()
+	assert.NoError(t, <-waited)
+}
+
+func TestSequencesOutliveIdleMode(t *testing.T) {
+	t.Parallel()
+	s := serve(t, 4)
+	opts := append(mlbalancer.DialOptions(spread()), grpc.WithIdleTimeout(50*time.Millisecond))
+	cc := s.clientOf(t, s.target, opts...)
+	ready(t, cc, 4)
+	home := mustTake(t, cc, step{"m", int64(1), true, false}).Endpoint
+	for range 3 {
+		require.Eventually(t, func() bool { return cc.GetState() == connectivity.Idle }, patience, time.Millisecond)
+		d := mustTake(t, cc, step{"m", int64(1), false, false})
+		assert.Equal(t, home, d.Endpoint)
+		assert.Equal(t, picker.Sequence, d.Reason)
+	}
 }
 
 func TestAServerLeavesWithItsSequences(t *testing.T) {
@@ -226,6 +259,30 @@ func TestASequenceIsOverOnceItsEndIsAnswered(t *testing.T) {
 		d, _ = take(t, cc, step{"fail", int64(1), false, false})
 		assert.Equal(t, tc.over, d.Reason != picker.Sequence, tc.outcome)
 	}
+}
+
+func TestAnOpenBreakerHoldsItsSequences(t *testing.T) {
+	t.Parallel()
+	s := serve(t, 3)
+	breaker := balancer.DefaultBreaker()
+	breaker.Codes, breaker.OpenFor = map[string]string{"DATA_LOSS": "failure"}, breaker.MaxOpenFor
+	config := &balancer.Config{Inference: balancer.StrategyConfig{Strategy: "p2c"}, Breaker: breaker}
+	cc := s.clientOf(t, s.target, mlbalancer.DialOptions(mlbalancer.WithConfig(config))...)
+	ready(t, cc, 3)
+	home, err := take(t, cc, step{"fail", "s", true, false})
+	require.Equal(t, codes.DataLoss, status.Code(err))
+	want := fmt.Sprintf(`sequence "s" of model "fail" is held by %s, whose breaker`, home.Endpoint)
+	require.Eventually(t, func() bool {
+		_, err = take(t, cc, step{"fail", "s", false, false})
+		return status.Code(err) != codes.DataLoss
+	}, patience, time.Millisecond)
+	served := s.streams.Load()
+	for range 10 {
+		_, err = take(t, cc, step{"fail", "s", false, false})
+		require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+		require.ErrorContains(t, err, want)
+	}
+	assert.Equal(t, served, s.streams.Load(), "nothing reaches another server")
 }
 
 func TestManySequencesAtOnce(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -58,22 +59,24 @@ func TestSequencesAreBounded(t *testing.T) {
 }
 
 func TestSequencesTakeTheMemoryThatIsSaid(t *testing.T) {
-	heap := func() uint64 {
+	heap := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
+		return int64(m.HeapAlloc)
 	}
+	const most = 1 << 13
 	before := heap()
-	s := newSequences(maxSequences)
+	s := newSequences(most)
 	name := func() string {
-		return nameSequence(fmt.Sprintf("%0100d", 1), methods.SequenceID{Text: fmt.Sprintf("%0100d", 1)})
+		long := strings.Repeat("\x01", 500)
+		return nameSequence(long, methods.SequenceID{Text: long})
 	}
-	for i := range 2 * maxSequences {
+	for i := range 2 * most {
 		s.leave(s.enter(sequenceKey{hash: uint64(i)}, methods.Sequence{}, 1, name), false, 1)
 	}
-	assert.Less(t, heap()-before, uint64(32<<20))
-	assert.Len(t, s.byKey, maxSequences)
+	assert.Less(t, (heap()-before)*maxSequences/most, int64(40<<20))
+	assert.Len(t, s.byKey, most)
 }
 
 func TestIdleSequencesAreForgotten(t *testing.T) {

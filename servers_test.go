@@ -56,7 +56,8 @@ type servers struct {
 	streams   atomic.Int64 // that servers have seen
 
 	mu    sync.Mutex
-	conns map[string][]net.Conn // of each server, the clients' ends
+	conns map[string][]net.Conn    // to each server
+	cuts  map[string]chan struct{} // closed when the server can be reached again
 }
 
 // serve starts n servers, which answer any method: each message with "<server>:<message>". A message "fail" ends the call with
@@ -119,6 +120,16 @@ func (s *servers) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if !ok {
 		return nil, fmt.Errorf("nothing at %q", addr)
 	}
+	s.mu.Lock()
+	cut := s.cuts[addr]
+	s.mu.Unlock()
+	if cut != nil {
+		select {
+		case <-cut:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	conn, err := lis.DialContext(ctx)
 	if err == nil {
 		s.mu.Lock()
@@ -131,14 +142,17 @@ func (s *servers) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return conn, err
 }
 
-// cut breaks all connections to a server, which goes on.
-func (s *servers) cut(addr string) {
+// cut breaks all connections to a server, which goes on, and holds up new ones until mend is called.
+func (s *servers) cut(addr string) (mend func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	cut := make(chan struct{})
+	s.cuts = map[string]chan struct{}{addr: cut}
 	for _, conn := range s.conns[addr] {
 		conn.Close()
 	}
 	delete(s.conns, addr)
+	return sync.OnceFunc(func() { close(cut) })
 }
 
 // client opens a channel with DialOptions and whatever opts add before them.

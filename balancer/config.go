@@ -43,9 +43,9 @@ type RequestConfig struct {
 	// ModelHeaders are the outgoing metadata keys that may name the model; the first one that is present and not empty counts.
 	// Nil means DefaultModelHeaders, an empty list none. Case is ignored; keys that start with "grpc-" or end with "-bin" are rejected.
 	ModelHeaders []string `json:"modelHeaders,omitzero"`
-	// AffinityHeader is the outgoing metadata key that holds the affinity key of a call whose context has none: a session, say, or a hash of
-	// the beginning of a prompt; see picker.Request. A value of more than 512 bytes counts as none. Empty, the default, reads none. The same
-	// keys are rejected as in ModelHeaders.
+	// AffinityHeader is the outgoing metadata key that holds the affinity key of a call whose context has none: a session, say,
+	// or a hash of the beginning of a prompt; see picker.Request. A value of more than 512 bytes counts as none. Empty, the
+	// default, reads none. The same keys are rejected as in ModelHeaders.
 	AffinityHeader string `json:"affinityHeader,omitempty"`
 	// UpdateMethods are methods ("/service/Method" or "/service/*") whose calls are updates, beside those that are known to be.
 	UpdateMethods []string `json:"updateMethods,omitzero"`

@@ -21,8 +21,8 @@ func (p *pinned) Error() string {
 	return fmt.Sprintf("%s: %s is held by %s, %s", Name, p.pin.Name(), p.pin.Endpoint().ID(), p.why)
 }
 
-// refusePinned returns what a call gets that its endpoint cannot take. An endpoint that has left is not worth waiting for: that is a
-// status.
+// refusePinned returns what a call gets that its endpoint cannot take. An endpoint that has left is not worth waiting for:
+// that is a status.
 func (s *snapshot) refusePinned(pin *picker.Pin) error {
 	e := pin.Endpoint()
 	if !s.table.Lists(e) {

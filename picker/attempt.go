@@ -24,8 +24,8 @@ type Attempt struct {
 const maxPlace = 4
 
 // Place chooses an endpoint for a request, gets the breakers' leave and counts the call in. deadline is when the call's time is over, on
-// the clock of q.Now, and 0 if it has none. A Choice with Index -1 leaves a as it was. A call with a Pin that is held goes to the Pin's endpoint,
-// or nowhere.
+// the clock of q.Now, and 0 if it has none. A Choice with Index -1 leaves a as it was. A call with a Pin that is held goes
+// to the Pin's endpoint, or nowhere.
 func (t *Table) Place(q *Query, deadline int64, a *Attempt) Choice {
 	if q.Pin != nil {
 		return t.placePinned(q, deadline, a)

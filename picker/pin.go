@@ -2,11 +2,11 @@ package picker
 
 import "sync/atomic"
 
-// Pin holds calls on one endpoint: those of a sequence, whose server remembers what came before. The first call that shares it is placed
-// like any other; all later ones go where that one went, or nowhere: an endpoint that has left, is not connected or whose
-// breaker is open is waited for or reported, never replaced. Neither bad health nor draining keeps them away: what a server still does for
-// those that it knows is its to say, and Triton serves sequences to their end while it exits. A first call that never reached its endpoint
-// leaves the Pin free.
+// Pin holds calls on one endpoint: those of a sequence, whose server remembers what came before. The first call that shares it
+// is placed like any other; all later ones go where that one went, or nowhere: an endpoint that has left, is not connected or
+// whose breaker is open is waited for or reported, never replaced. Neither bad health nor draining keeps them away: what a
+// server still does for those that it knows is its to say, and Triton serves sequences to their end while it exits. A first
+// call that never reached its endpoint leaves the Pin free.
 //
 // It is safe for concurrent use and never locks; a call that shares one costs an allocation.
 type Pin struct {
@@ -26,7 +26,8 @@ func NewPin(name string) *Pin { return &Pin{name: name} }
 // Name returns the name.
 func (p *Pin) Name() string { return p.name }
 
-// Endpoint returns the endpoint that calls are held on, or the last one if the Pin is free again; nil before the first call is placed.
+// Endpoint returns the endpoint that calls are held on, or the last one if the Pin is free again; nil before the first call is
+// placed.
 func (p *Pin) Endpoint() *Endpoint {
 	if h := p.hold.Load(); h != nil {
 		return h.endpoint

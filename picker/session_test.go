@@ -195,7 +195,8 @@ func TestASessionHasNoModelLoaded(t *testing.T) {
 func TestSessionsCountForNothingElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, name := range Strategies() {
-		with, without := readyTable(Defaults(name), rand.New(rand.NewPCG(3, 4)).Uint64, 9), readyTable(Defaults(name), rand.New(rand.NewPCG(3, 4)).Uint64, 9)
+		with := readyTable(Defaults(name), rand.New(rand.NewPCG(3, 4)).Uint64, 9)
+		without := readyTable(Defaults(name), rand.New(rand.NewPCG(3, 4)).Uint64, 9)
 		for i := range 50 {
 			q := Query{Request: Request{ModelID: "m"}, Key: Key("m"), Now: 1}
 			want := without.Pick(&q)

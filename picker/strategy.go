@@ -131,7 +131,8 @@ const (
 )
 
 var reasonNames = [NumReasons]string{
-	NoneReady: "none-ready", Wait: "wait", Refused: "refused", Tried: "tried", Pinned: "pinned", Home: "home", Replica: "replica", Overflow: "overflow",
+	NoneReady: "none-ready", Wait: "wait", Refused: "refused", Tried: "tried", Pinned: "pinned",
+	Home: "home", Replica: "replica", Overflow: "overflow",
 	LessLoaded: "less-loaded", Tie: "tie", Only: "only", Turn: "turn", Warm: "warm", Cold: "cold", Grown: "grown",
 	Session: "session", Sequence: "sequence", Probe: "probe", Panic: "panic",
 }

@@ -20,10 +20,10 @@ type SequenceID struct {
 	Number uint64
 }
 
-// ReadSequence returns what msg says of its sequence, and whether it belongs to one. It knows the ModelInfer methods of the Open Inference
-// Protocol, with Triton's parameters sequence_id (a number other than 0, or a text that is not empty), sequence_start and
-// sequence_end, and takes the same kinds of msg as ReadModel. A msg of another kind, or a corrupt one, belongs to none. A Go message
-// without parameters costs no allocation.
+// ReadSequence returns what msg says of its sequence, and whether it belongs to one. It knows the ModelInfer methods of the
+// Open Inference Protocol, with Triton's parameters sequence_id (a number other than 0, or a text that is not empty),
+// sequence_start and sequence_end, and takes the same kinds of msg as ReadModel. A msg of another kind, or a corrupt one,
+// belongs to none. A Go message without parameters costs no allocation.
 func ReadSequence(fullMethod string, msg any) (s Sequence, ok bool) {
 	switch fullMethod {
 	case "/inference.GRPCInferenceService/ModelInfer", "/org.pytorch.serve.grpc.openinference.GRPCInferenceService/ModelInfer":

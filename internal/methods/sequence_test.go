@@ -84,8 +84,8 @@ func TestReadSequenceOfAnotherSchema(t *testing.T) {
 func TestReadSequenceOfWhatCannotBeRead(t *testing.T) {
 	good := encode(t, &oip.ModelInferRequest{Parameters: params{"sequence_id": number(7)}})
 	for name, msg := range map[string]any{
-		"nil": nil, "number": 1, "nil pointer": (*[]byte)(nil), "nil message": (*oip.ModelInferRequest)(nil), "cut short": good[:len(good)-1],
-		"cut after": join(good, []byte{0x22}), "corrupt entry": join(good, field(4, []byte{0x0a, 0x7f})),
+		"nil": nil, "number": 1, "nil pointer": (*[]byte)(nil), "nil message": (*oip.ModelInferRequest)(nil),
+		"cut short": good[:len(good)-1], "cut after": join(good, []byte{0x22}), "corrupt entry": join(good, field(4, []byte{0x0a, 0x7f})),
 		"corrupt value": field(4, field(2, []byte{0x10})), "foreign": &foreignParameters{Bad: "x"}, "legacy": &legacyRequest{},
 	} {
 		got, ok := ReadSequence(modelInfer, msg)
