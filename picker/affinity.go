@@ -116,7 +116,7 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 	x.service, x.mean = g.services(p, q)
 	best, found, loading := s.warmest(&x, g, p, q)
 	if found && best.ready && best.in <= soon*x.service {
-		return best.choice(&x, Warm)
+		return s.session(&x, g, p, q, &best)
 	}
 	c, ok := s.coldest(&x, g, q)
 	switch {
@@ -129,7 +129,7 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 		c.opened(&x, g, q)
 		return c.choice(&x, Grown)
 	}
-	return best.choice(&x, Warm)
+	return s.session(&x, g, p, q, &best)
 }
 
 // choice is the decision for a candidate.

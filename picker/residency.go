@@ -26,8 +26,8 @@ const maxPlacements = 1 << 14
 
 // placement is where one model is, and how it does.
 type placement struct {
-	holders atomic.Pointer[[]holder]
-	service average // how long it takes, without waiting
+	holders atomic.Pointer[[]holder] // ascending by the endpoints' keys
+	service average                  // how long it takes, without waiting
 	credit  credit
 }
 
@@ -147,7 +147,8 @@ func (d *shift) moved(e *Endpoint, m *Model, from, to health.ModelState) {
 		hs = slices.DeleteFunc(slices.Clone(*old), func(h holder) bool { return h.endpoint == e })
 	}
 	if is {
-		hs = append(hs, holder{e, m})
+		at, _ := position(hs, e.key)
+		hs = slices.Insert(hs, at, holder{e, m})
 	}
 	before := len(*p.holders.Load())
 	p.holders.Store(&hs)
