@@ -12,10 +12,13 @@ import (
 // Results are votes: each call has one, in the state that it began in. A result that comes after the state has changed is
 // dropped, since it tells of the endpoint as it was.
 type Breaker struct {
-	circuit // its word is read by each call and written when the state changes
+	circuit             // its word is read by each call and written when the state changes
+	stuck   atomic.Bool // the calls that are late are a model's matter
 	stripes []stripe
+	origins []origins
 	group   atomic.Pointer[Group]
 	place   atomic.Pointer[Group] // the group of whose places for open breakers this one holds one
+	onHang  func(Hang) bool
 	name    string
 
 	_         [64]byte      // what follows is written by calls that fail or are slow
@@ -32,7 +35,10 @@ type Breaker struct {
 }
 
 // New returns a closed Breaker for an endpoint of that name, which only events carry.
-func New(endpoint string) *Breaker { return &Breaker{name: endpoint, stripes: newStripes()} }
+func New(endpoint string) *Breaker {
+	stripes := newStripes()
+	return &Breaker{name: endpoint, stripes: stripes, origins: make([]origins, len(stripes))}
+}
 
 // Allow asks for a call. slow is the call's slow time (see Config.SlowTime): when it has passed and the call is still in flight,
 // that counts as slow at once. 0 or less means that it is not known:
@@ -41,10 +47,16 @@ func New(endpoint string) *Breaker { return &Breaker{name: endpoint, stripes: ne
 // A half-open breaker allows probes only, and each has a lease of its slow time or a second, whichever is longer: when that has
 // run out the probe counts as failed, whatever becomes of it.
 func (b *Breaker) Allow(now int64, slow time.Duration) (Permit, bool) {
+	return b.AllowModel(now, slow, 0)
+}
+
+// AllowModel is Allow for a call of a model, which may be that model's matter if it hangs (see OnHang). model is any number that
+// tells models apart, as for ModelFault; 0 if the call has none.
+func (b *Breaker) AllowModel(now int64, slow time.Duration, model uint64) (Permit, bool) {
 	for {
 		w := word(b.word.Load())
 		if w.state() == Closed {
-			return b.allow(w.epoch(), now, slow), true
+			return b.allow(w.epoch(), now, slow, model), true
 		}
 		if p, ok, again := b.probe(b, b.group.Load(), now, slow); !again {
 			return p, ok
@@ -52,7 +64,7 @@ func (b *Breaker) Allow(now int64, slow time.Duration) (Permit, bool) {
 	}
 }
 
-func (b *Breaker) allow(epoch uint16, now int64, slow time.Duration) Permit {
+func (b *Breaker) allow(epoch uint16, now int64, slow time.Duration, model uint64) Permit {
 	mask := uint64(len(b.stripes)) - 1
 	stripe := stripeHint() & mask
 	if slow <= 0 {
@@ -63,6 +75,9 @@ func (b *Breaker) allow(epoch uint16, now int64, slow time.Duration) Permit {
 	for i := uint64(1); slot == noSlot && i < maxFull; i++ {
 		stripe = (stripe + 1) & mask
 		slot = b.stripes[stripe].enter(ticket)
+	}
+	if slot != noSlot {
+		b.origins[stripe].of[slot].Store(originOf(model, now))
 	}
 	return Permit{ticket, epoch, callPermit, uint8(stripe<<stripeShift | slot)}
 }

@@ -141,6 +141,14 @@ func (p *Pair) count(epoch uint16, now int64, failed bool) {
 	}
 }
 
+// Hang opens the pair, if it is closed: calls of the model hang on the endpoint, and those of others do not.
+func (p *Pair) Hang(h Hang) {
+	if g := p.group(); g != nil {
+		r := Reason{Rule: Hung, Count: h.Calls, Within: time.Duration(h.Now - h.Since)}
+		p.trip(g, word(p.word.Load()).epoch(), h.Now, r)
+	}
+}
+
 func (t tally) failing(s *settings) (Reason, bool) {
 	if s.ConsecutiveFailures > 0 && t.streak >= uint(s.ConsecutiveFailures) {
 		return Reason{Rule: Consecutive, Count: int(t.streak)}, true

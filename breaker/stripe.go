@@ -33,6 +33,20 @@ func (s *stripe) enter(ticket uint64) uint64 {
 	return noSlot
 }
 
+// origins are what the calls of a stripe are of: half of the model's key (32 bits, 0 for none) and the stamp of when the call began
+// (32 bits) each. They matter only to calls that are late, and lie apart.
+type origins struct {
+	of [noSlot]atomic.Uint64
+	_  [8]byte
+}
+
+func originOf(model uint64, now int64) uint64 {
+	if model == 0 {
+		return 0
+	}
+	return uint64(faultKey(model))<<32 | uint64(stampOf(now))
+}
+
 // A ticket is a call in flight: when it will be slow, in stamps (40 bits of them), the epoch that it began in (12 bits), and
 // its slow time (12 bits). It is never 0. Two calls that follow one another in a slot have different tickets if the first was
 // taken for slow before it ended, since the second is slow at a later time.

@@ -11,8 +11,8 @@ type watch struct {
 	breaker    *Breaker
 	status     Status // at the last tick
 	epoch      uint16
-	quietSince int64         // the last tick that found a success
-	slowest    time.Duration // the longest slow time of the calls that are late, since there are any
+	quietSince int64 // the last tick that found a success
+	late       late
 
 	successes, failed     uint64  // totals at the last tick
 	recent, recentFailing float64 // calls and failures of late, for the group's failure rate
@@ -32,43 +32,10 @@ func (w *watch) look(g *Group, s *settings, now int64, stalled bool) {
 	if stalled || w.epoch != word.epoch() || w.successes != ok+b.window.late.Load() {
 		w.epoch, w.quietSince = word.epoch(), now
 	}
-	if inEpoch(&b.late, w.epoch) <= 0 {
-		w.slowest = 0
-	}
 	if !stalled {
-		w.slowest = max(w.slowest, b.sweep(w.epoch, now))
+		w.sweep(s, now)
 	}
 	b.settle(s, now, ok-b.okBefore.Load() >= uint64(s.MinRequests))
-}
-
-// sweep takes calls in flight that are past their slow time for slow, and returns the longest slow time of them.
-func (b *Breaker) sweep(epoch uint16, now int64) (slowest time.Duration) {
-	votes := int64(0)
-	for i := range b.stripes {
-		for j := range b.stripes[i].calls {
-			slot := &b.stripes[i].calls[j]
-			t := slot.Load()
-			if t != 0 && overdue(t, now) && slot.CompareAndSwap(t, 0) && ticketIsOf(t, epoch) {
-				votes++
-				slowest = max(slowest, ticketSlow(t))
-			}
-		}
-	}
-	if votes > 0 {
-		b.window.slow.Add(uint64(votes))
-		addInEpoch(&b.late, epoch, votes)
-	}
-	return slowest
-}
-
-// hanging reports whether the endpoint seems to hang.
-func (w *watch) hanging(s *settings, successes uint64, now int64) (Reason, bool) {
-	late := inEpoch(&w.breaker.late, w.epoch)
-	if late <= 0 || s.ConsecutiveFailures == 0 {
-		return Reason{}, false
-	}
-	n, quiet := late+w.breaker.inARow(w.epoch, successes), time.Duration(now-w.quietSince)
-	return Reason{Rule: Hung, Count: n, Within: quiet}, n >= s.ConsecutiveFailures && quiet >= w.slowest
 }
 
 // candidate is a breaker that ought to be open.

@@ -136,8 +136,10 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 func (c *candidate) choice(x *estimator, r Reason) Choice {
 	d := Choice{Index: c.index, Reason: r}
 	if c.ready {
-		// What others may have sent there since is no fault of the endpoint.
-		d.Wait, d.Expect = int64(x.wait(&c.state)), int64(c.in+c.state.age)
+		d.Wait, d.Expect = int64(x.wait(&c.state)), int64(c.in)
+		if c.state.known { // what others may have sent there since is no fault of the endpoint
+			d.Expect += int64(c.state.age)
+		}
 	}
 	return d
 }

@@ -93,7 +93,7 @@ func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok boo
 			slow = lease
 		}
 	}
-	if a.permit, ok = e.breaker.Allow(q.Now, slow); !ok && !g.panic.Load() {
+	if a.permit, ok = e.breaker.AllowModel(q.Now, slow, g.blamable(q)); !ok && !g.panic.Load() {
 		return false
 	}
 	if !e.faulty.Load() || q.ModelID == "" {
@@ -211,7 +211,7 @@ func (a *Attempt) End(now int64, o Outcome, pushback time.Duration, timed bool) 
 // enroll gets the breaker of the model that had none when the call was placed, if its outcome is a matter for one.
 func (a *Attempt) enroll(now int64, o Outcome) {
 	if o == ModelFault && a.pair == nil {
-		if a.pair = a.breakerFor(o); a.pair != nil {
+		if a.pair = a.breakerFor(o); a.pair != nil && a.pair.State() == breaker.Closed { // else it is no probe, and no news
 			a.pairPass, _ = a.pair.Allow(now, 0)
 		}
 	}

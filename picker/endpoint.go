@@ -46,7 +46,9 @@ type Endpoint struct {
 
 // NewEndpoint returns an endpoint with an identity: the name that the resolver gives it, or its addresses.
 func NewEndpoint(id string) *Endpoint {
-	return &Endpoint{id: id, key: Key(id), breaker: breaker.New(id)}
+	e := &Endpoint{id: id, key: Key(id), breaker: breaker.New(id)}
+	e.breaker.OnHang(e.hangs)
+	return e
 }
 
 // ID returns the endpoint's identity.
@@ -79,6 +81,18 @@ func (e *Endpoint) InFlight() int { return int(e.load.Load() >> loadCostBits) }
 
 // CostInFlight returns the cost of this client's calls on the endpoint now, in tokens.
 func (e *Endpoint) CostInFlight() int64 { return int64(e.load.Load() & loadCostMask) }
+
+// working returns the number and the cost of this client's calls that keep the endpoint busy: all in flight but those of a model that hangs
+// there while others do not. Of these no more is known than how many they are, so each counts as the mean.
+func (e *Endpoint) working() (calls, cost int64) {
+	load := e.load.Load()
+	calls, cost = int64(load>>loadCostBits), int64(load&loadCostMask)
+	if stuck := min(int64(e.breaker.Stuck()), calls); stuck > 0 {
+		cost -= cost / calls * stuck
+		calls -= stuck
+	}
+	return calls, cost
+}
 
 // Picks returns how many calls were sent here for a reason.
 func (e *Endpoint) Picks(r Reason) uint64 { return e.picks[r].Load() }

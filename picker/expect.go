@@ -46,13 +46,15 @@ type state struct {
 	own     float64 // calls of this client
 	age     float64 // of what the server said, in nanoseconds
 	slow    float64 // how many times as long as expected it takes
+	known   bool    // whether the server says what it has to do
 }
 
 // of estimates how busy an endpoint is: what its server said last that others have there, the less trusted the older it is, and this client's own
 // calls in full. Calls that wait for a load are no load.
 func (x *estimator) of(e *Endpoint) (s state) {
 	f := &e.facts
-	s.own = float64(e.InFlight())
+	own, _ := e.working()
+	s.own = float64(own)
 	s.calls, s.workers = s.own, x.workers
 	s.slow = e.slow.factor(x.now)
 	at := f.at.Load()
@@ -63,6 +65,7 @@ func (x *estimator) of(e *Endpoint) (s state) {
 		s.calls += x.others
 		return s
 	}
+	s.known = true
 	if w := f.workers.Load(); w > 0 {
 		s.workers = float64(w)
 	}

@@ -264,7 +264,7 @@ func (e *Endpoint) press(now int64, pushback time.Duration) {
 // loadAt returns the cost in flight on the endpoint as far as it is known: this client's calls, and what a server that is overloaded has
 // beside them.
 func (e *Endpoint) loadAt(now int64) int64 {
-	load := e.CostInFlight()
+	_, load := e.working()
 	if now < e.pressedUntil.Load() {
 		load += pressure
 	}
