@@ -11,35 +11,36 @@ import (
 // Endpoint is one server as its clients know it, for as long as the resolver lists it: through reconnects, readiness changes and
 // rebuilt tables. All its methods are safe for concurrent use; none locks, and only what is new of a model allocates.
 type Endpoint struct {
-	id      string
-	key     uint64 // Key(id)
-	breaker *breaker.Breaker
-
-	life          atomic.Uint64 // counts connections
-	connectedAt   atomic.Int64  // when the present one was made; 0 before the first
-	drainingUntil atomic.Int64
-	pressedUntil  atomic.Int64
-	lostModel     atomic.Uint64 // key of the last model that was lost
-	lostAt        atomic.Int64
-	faulty        atomic.Bool // a model has a breaker that must be asked
+	// What each pick reads that looks at the endpoint is in the first cache line, and in that which begins with load. This one is seldom written.
+	breaker       *breaker.Breaker
+	key           uint64 // Key(id)
 	standing      atomic.Uint32
 	slot          atomic.Int32 // where it is in its channel's tables
-	rampAt        atomic.Int64 // when its slow start began
-	rampFor       atomic.Int64 // and how long it is
-	score         health.Score
+	drainingUntil atomic.Int64
+	life          atomic.Uint64 // counts connections
+	connectedAt   atomic.Int64  // when the present one was made; 0 before the first
+	rampAt        atomic.Int64  // when its slow start began
+	faulty        atomic.Bool   // a model has a breaker that must be asked
 
-	_       [64]byte // what follows is written by every call, what stands above is read by every pick
-	load    atomic.Uint64
+	id           string
+	rampFor      atomic.Int64 // how long the slow start is
+	pressedUntil atomic.Int64
+	lostModel    atomic.Uint64 // key of the last model that was lost
+	lostAt       atomic.Int64
+	models       modelTable
+	score        health.Score
+
+	_       [64]byte
+	load    atomic.Uint64 // this and what follows is written by every call
+	slow    drag
+	facts   facts
+	loads   loads
 	latency peakEWMA
 	work    decayingSum
 	picks   [NumReasons]atomic.Uint64
 	vitals  health.Vitals
-	facts   facts
-	slow    drag
-	loads   loads
 	_       [64]byte
 
-	models  modelTable
 	reports reports
 }
 

@@ -26,7 +26,8 @@ const maxPlacements = 1 << 14
 // placement is where one model is, and what this client has done about it.
 type placement struct {
 	holders atomic.Pointer[[]holder]
-	service average // how long it takes, without waiting
+	service average      // how long it takes, without waiting
+	until   atomic.Int64 // when no opening is valid any more
 	credit  credit
 	opened  [maxOpenings]opening
 }
@@ -50,10 +51,13 @@ type opening struct {
 // confirmedAfter is how much younger than a request a report must be to know of it.
 const confirmedAfter = int64(20e6)
 
+// overdueAfter is how long after it should be done a load is no longer believed in that no report has confirmed.
+const overdueAfter = int64(10e9)
+
 // valid reports whether nothing has been heard of the endpoint since.
 func (o *opening) valid(e *Endpoint, now int64) bool {
 	at := o.at.Load()
-	return e.facts.at.Load() < at+confirmedAfter && now < o.readyAt.Load()+int64(10e9)
+	return e.facts.at.Load() < at+confirmedAfter && now < o.readyAt.Load()+overdueAfter
 }
 
 // open notes that a load has been asked for.
@@ -73,6 +77,9 @@ func (p *placement) open(e *Endpoint, now int64, ready float64) {
 	slot.at.Store(now)
 	slot.readyAt.Store(now + int64(ready))
 	slot.endpoint.Store(e)
+	if until := now + int64(ready) + overdueAfter; until > p.until.Load() {
+		p.until.Store(until)
+	}
 }
 
 // holds reports whether an endpoint holds the model or is having it loaded.
