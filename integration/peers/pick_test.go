@@ -3,6 +3,8 @@ package peers
 import (
 	"fmt"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 var fleetSizes = []int{10, 100, large}
@@ -22,6 +24,9 @@ func BenchmarkPick(b *testing.B) {
 							b.Fatal(err)
 						}
 						i++
+					}
+					if r.policy.told {
+						require.Greater(b, f.warm(nModels), nModels*9/10, "calls that went to where their model is")
 					}
 				})
 			}
