@@ -178,7 +178,7 @@ const maxWarm = 64
 // warmest finds the endpoint, of those that hold the model or load it, that is expected to answer first, and reports whether there is one, and
 // whether one is loading the model.
 func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query, best *candidate) (found, loading bool) {
-	if hs := *p.holders.Load(); len(hs) > 0 {
+	if hs := p.held(); len(hs) > 0 {
 		found, loading = s.warm(x, g, hs, q, best)
 	}
 	if x.now >= p.until.Load() {
@@ -345,7 +345,7 @@ func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) c
 // grows throws the dice for another copy of a model, which is to be on c.
 func (s *affinity) grows(x *estimator, p *placement, best *candidate, c *cold) bool {
 	regret := best.in - c.resident
-	if regret <= 0 || len(*p.holders.Load()) >= s.replicas {
+	if regret <= 0 || len(p.held()) >= s.replicas {
 		return false
 	}
 	share := (best.state.own + 1) / (best.state.calls + 1)

@@ -25,7 +25,7 @@ const maxPlacements = 1 << 14
 
 // placement is where one model is, and what this client has done about it.
 type placement struct {
-	holders atomic.Pointer[[]holder]
+	holders atomic.Pointer[holders]
 	service average      // how long it takes, without waiting
 	until   atomic.Int64 // when no opening is valid any more
 	credit  credit
@@ -37,6 +37,23 @@ type holder struct {
 	endpoint *Endpoint
 	model    *Model
 }
+
+// holders are those of one model. A few are kept beside the slice, so that a pick finds all in one place.
+type holders struct {
+	all []holder
+	few [3]holder
+}
+
+func holdersOf(all []holder) *holders {
+	h := &holders{all: all}
+	if len(all) <= len(h.few) {
+		h.all = append(h.few[:0], all...)
+	}
+	return h
+}
+
+// held returns the endpoints that hold or load the model. The slice is not to be changed.
+func (p *placement) held() []holder { return p.holders.Load().all }
 
 // maxOpenings is how many endpoints this client may have had a model loaded on without having heard of it yet.
 const maxOpenings = 4
@@ -129,13 +146,13 @@ func (d *shift) moved(e *Endpoint, m *Model, from, to health.ModelState) {
 	}
 	var hs []holder
 	if old := p.holders.Load(); old != nil {
-		hs = slices.DeleteFunc(slices.Clone(*old), func(h holder) bool { return h.endpoint == e })
+		hs = slices.DeleteFunc(slices.Clone(old.all), func(h holder) bool { return h.endpoint == e })
 	}
 	if is {
 		hs = append(hs, holder{e, m})
 	}
-	before := len(*p.holders.Load())
-	p.holders.Store(&hs)
+	before := len(p.held())
+	p.holders.Store(holdersOf(hs))
 	d.copied.Add(int64(len(hs) - before))
 	switch {
 	case before == 0 && len(hs) > 0:
@@ -171,11 +188,11 @@ func (d *shift) placement(key uint64, make bool) *placement {
 			d.fresh = map[uint64]*placement{}
 		}
 		if len(d.fresh) >= maxPlacements {
-			maps.DeleteFunc(d.fresh, func(_ uint64, p *placement) bool { return len(*p.holders.Load()) == 0 })
+			maps.DeleteFunc(d.fresh, func(_ uint64, p *placement) bool { return len(p.held()) == 0 })
 		}
 	}
 	p = &placement{}
-	p.holders.Store(&[]holder{})
+	p.holders.Store(&holders{})
 	if len(d.fresh) < maxPlacements {
 		d.fresh[key] = p
 	}
@@ -201,7 +218,7 @@ func (r *residency) copies(key uint64) int {
 	if p == nil {
 		return 0
 	}
-	return len(*p.holders.Load())
+	return len(p.held())
 }
 
 // average is an exponentially weighted moving average by count.
