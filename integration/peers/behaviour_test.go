@@ -75,7 +75,7 @@ func TestPolicyUsesConnectionThatCameBack(t *testing.T) {
 func TestCallsGoWhereServersSayTheirModelsAre(t *testing.T) {
 	f := newFleet(t, modelAwareTold, 10)
 	for _, r := range rows() {
-		if !r.policy.told {
+		if r.policy.told == 0 {
 			continue
 		}
 		for i := range nModels {

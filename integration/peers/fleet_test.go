@@ -66,7 +66,7 @@ func newFleet(tb testing.TB, p policy, n int) *fleet {
 	tb.Helper()
 	f := connect(tb, p, n)
 	tb.Cleanup(f.close)
-	if p.told {
+	if p.told > 0 {
 		f.awaitInformed()
 		return f
 	}
@@ -114,15 +114,15 @@ func connect(tb testing.TB, p policy, n int) *fleet {
 
 // servers returns the servers of n endpoints by their addresses.
 func servers(p policy, n int) func(addr string) grpc.ClientConnInterface {
-	if !p.told {
+	if p.told == 0 {
 		return func(string) grpc.ClientConnInterface { return bareServer{} }
 	}
-	held := holdings(n, nModels)
+	held := holdings(n, p.told)
 	return func(addr string) grpc.ClientConnInterface {
 		var a, b, c int
 		fmt.Sscanf(addr, addressFormat, &a, &b, &c)
 		i := (a<<16 + b<<8 + c) % n
-		return reporting{models: held[i], active: int64(i % 4)}
+		return newReporting(held[i], int64(i%4))
 	}
 }
 

@@ -30,7 +30,7 @@ type policy struct {
 	sticky bool   // sends the calls of one model to one endpoint
 	header bool   // knows the model by metadata only
 	asks   bool   // asks each server about its health before it gives it calls
-	told   bool   // and servers say what they hold and how busy they are; else they have nothing to say
+	told   int    // and servers say how busy they are, and which of so many models they hold; 0: they have nothing to say
 }
 
 var (
@@ -45,7 +45,7 @@ var (
 	modelAware = policy{label: "model_aware", name: "model_aware", sticky: true, asks: true, config: `{}`}
 
 	// modelAwareTold places calls where their models are; modelAware, which servers say nothing to, by their hashes.
-	modelAwareTold = policy{label: "model_aware_told", name: "model_aware", asks: true, told: true, config: `{}`}
+	modelAwareTold = policy{label: "model_aware_told", name: "model_aware", asks: true, told: nModels, config: `{}`}
 
 	policies = []policy{roundRobin, weighted, least, ringHash, outlier, modelAware}
 )

@@ -110,7 +110,7 @@ func together(goroutines int, do func(g int)) (took, sum time.Duration) {
 func (f *fleet) targets(call gbalancer.PickInfo) []gbalancer.SubConn {
 	to := []gbalancer.SubConn{f.pick(call)}
 	for range 64 {
-		if sc := f.pick(call); f.policy.told && !slices.Contains(to, sc) {
+		if sc := f.pick(call); f.policy.told > 0 && !slices.Contains(to, sc) {
 			to = append(to, sc)
 		}
 	}

@@ -2,8 +2,8 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"time"
 
@@ -35,10 +35,10 @@ func holdings(n, models int) [][]string {
 	return held
 }
 
-// nodeReport is what a server says that holds some models and is half busy.
+// nodeReport is what a server says that holds some models and is half busy, but for when that was.
 func nodeReport(models []string, active int64) *gpb.NodeReport {
 	m := &gpb.NodeReport{
-		SampledAt: timestamppb.New(time.Now().Add(-reportAge)), State: gpb.ServerState_SERVER_STATE_READY.Enum(),
+		State:    gpb.ServerState_SERVER_STATE_READY.Enum(),
 		InFlight: proto.Int64(active), Waiting: proto.Int64(0), Connections: proto.Int64(12), Concurrency: proto.Int64(4),
 		Utilization: proto.Float64(.5), QueueDelay: durationpb.New(0),
 		LoadsOnDemand: proto.Bool(true), LaneFreeIn: durationpb.New(0), LoadTime: durationpb.New(5 * time.Second),
@@ -58,7 +58,15 @@ func nodeReport(models []string, active int64) *gpb.NodeReport {
 type reporting struct {
 	bareServer
 	models []string
-	active int64
+	report []byte // a NodeReport
+}
+
+func newReporting(models []string, active int64) reporting {
+	report, err := proto.Marshal(nodeReport(models, active))
+	if err != nil {
+		panic(err)
+	}
+	return reporting{models: models, report: report}
 }
 
 // NewStream implements grpc.ClientConnInterface.
@@ -95,19 +103,31 @@ func (s *reportStream) SendMsg(m any) error {
 	if !ok {
 		return fmt.Errorf("a %T is sent, want a WatchRequest", m)
 	}
-	s.interval = req.GetInterval().AsDuration()
+	if s.interval = req.GetInterval().AsDuration(); s.interval <= 0 {
+		return errors.New("no interval is asked for")
+	}
 	return nil
 }
 
 // RecvMsg implements grpc.ClientStream.
 func (s *reportStream) RecvMsg(m any) error {
 	into, ok := m.(*gpb.NodeReport)
-	switch {
-	case !ok:
+	if !ok {
 		return fmt.Errorf("a %T is received, want a NodeReport", m)
-	case s.interval <= 0:
-		return io.ErrUnexpectedEOF
-	case s.begun:
+	}
+	if err := s.next(); err != nil {
+		return err
+	}
+	if err := proto.Unmarshal(s.server.report, into); err != nil {
+		return err
+	}
+	into.SampledAt = timestamppb.New(time.Now().Add(-reportAge))
+	return nil
+}
+
+// next waits until a report is due.
+func (s *reportStream) next() error {
+	if s.begun {
 		select {
 		case <-time.After(s.interval):
 		case <-s.ctx.Done():
@@ -115,7 +135,5 @@ func (s *reportStream) RecvMsg(m any) error {
 		}
 	}
 	s.begun = true
-	proto.Reset(into)
-	proto.Merge(into, nodeReport(s.server.models, s.server.active))
 	return nil
 }
