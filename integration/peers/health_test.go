@@ -1,17 +1,13 @@
-//go:build unix
-
 package peers
 
 import (
 	"context"
 	"fmt"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -77,12 +73,6 @@ func watchProcessor(b *testing.B) {
 		all += time.Since(began)
 	}
 	b.ReportMetric(float64(used)/all.Seconds(), "ns/op")
-}
-
-func processorTime(b *testing.B) time.Duration {
-	var r syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 // BenchmarkReport measures what becomes of a report once it is decoded, where it says little that is new.
