@@ -45,6 +45,7 @@ func (t *Table) place(q *Query, deadline int64, a *Attempt) Choice {
 		}
 		e := t.members[c.Index].Endpoint
 		a.expect, a.wait, a.loads = c.Expect, c.Wait, c.loads()
+		a.model, a.placed = c.model, c.placement
 		if a.enter(t.plan.Guard, e, q, deadline) {
 			return a.begin(c.Index, e, q, c.Reason)
 		}
@@ -75,7 +76,7 @@ func (a *Attempt) why(r Reason) Reason {
 
 // enter gets the breakers' leave.
 func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok bool) {
-	a.guard, a.model, a.pair, a.permit, a.pairPass = g, nil, nil, breaker.Permit{}, breaker.Permit{}
+	a.guard, a.pair, a.permit, a.pairPass = g, nil, breaker.Permit{}, breaker.Permit{}
 	if g == nil {
 		return true
 	}
@@ -165,7 +166,7 @@ func (a *Attempt) known(e *Endpoint, q *Query) *Model {
 
 // Clear lets go of all that the attempt refers to, so that it may be kept for another call.
 func (a *Attempt) Clear() {
-	a.endpoint, a.guard, a.model, a.pair, a.responses, a.pin = nil, nil, nil, nil, nil, nil
+	a.endpoint, a.guard, a.model, a.placed, a.pair, a.responses, a.pin = nil, nil, nil, nil, nil, nil, nil
 	a.request = Request{}
 }
 

@@ -24,23 +24,24 @@ const (
 func (s *affinity) session(x *estimator, g *Guard, p *placement, q *Query, best *candidate) Choice {
 	if q.AffinityKey != "" && best.ready {
 		if c, ok := s.keeper(x, g, p, q); ok && c.in <= best.in+sessionMargin*x.service {
-			return c.choice(x, Session)
+			return c.choice(x, Session, p)
 		}
 	}
-	return best.choice(x, Warm)
+	return best.choice(x, Warm, p)
 }
 
 // keeper returns the endpoint that a session belongs to: of the set, that of the highest hash with the session's (rendezvous
 // hashing) which holds the model and may be sent the call. It depends on the identities of the holders alone, so that clients
 // agree, and sessions stay when others come and go.
 func (s *affinity) keeper(x *estimator, g *Guard, p *placement, q *Query) (best candidate, found bool) {
-	hs := *p.holders.Load()
+	hs := p.held()
 	key := mix(xxhash.Sum64String(q.AffinityKey) ^ mix(q.Key)) // a session has something with each of its models
 	at := 0
 	if len(hs) > sessionSet {
 		at, _ = position(hs, key)
 	}
 	var highest uint64
+	var c candidate
 	for range min(len(hs), sessionSet) {
 		if at == len(hs) {
 			at = 0
@@ -51,7 +52,7 @@ func (s *affinity) keeper(x *estimator, g *Guard, p *placement, q *Query) (best 
 		if found && rank <= highest {
 			continue
 		}
-		if c, ok := s.consider(x, g, h, q); ok && c.ready {
+		if s.consider(x, g, h, q, &c) && c.ready {
 			best, found, highest = c, true, rank
 		}
 	}

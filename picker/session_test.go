@@ -13,17 +13,17 @@ import (
 	"github.com/mlbalancer/mlbalancer/health"
 )
 
-// informedFleet is a fleet whose servers say what they hold, and its guard and table. All is idle.
-type informedFleet struct {
+// sessionFleet is a fleet whose servers say what they hold, and its guard and table. All is idle.
+type sessionFleet struct {
 	*Table
 	guard *Guard
 	now   int64
 }
 
-func newInformedFleet(n int) *informedFleet {
+func newSessionFleet(n int) *sessionFleet {
 	rng := rand.New(rand.NewPCG(1, 2))
 	members, status := fleet(n)
-	f := &informedFleet{guard: NewGuard(breaker.DefaultConfig(), rng.Uint64), now: int64(time.Hour)}
+	f := &sessionFleet{guard: NewGuard(breaker.DefaultConfig(), rng.Uint64), now: int64(time.Hour)}
 	for _, m := range members {
 		m.Reconnected(f.now)
 	}
@@ -35,7 +35,7 @@ func newInformedFleet(n int) *informedFleet {
 }
 
 // hold has the members at some indices say that they hold the model "m", and all others that they hold "other".
-func (f *informedFleet) hold(indices ...int) {
+func (f *sessionFleet) hold(indices ...int) {
 	names := make([]string, f.Len())
 	for i := range names {
 		names[i] = "other"
@@ -54,13 +54,13 @@ func (f *informedFleet) hold(indices ...int) {
 	f.now += int64(time.Millisecond)
 }
 
-func (f *informedFleet) pick(key string) Choice {
+func (f *sessionFleet) pick(key string) Choice {
 	q := Query{Request: Request{ModelID: "m", AffinityKey: key}, Key: Key("m"), Now: f.now}
 	return f.Pick(&q)
 }
 
 // homes returns where each of n sessions belongs.
-func (f *informedFleet) homes(t *testing.T, n int) []int {
+func (f *sessionFleet) homes(t *testing.T, n int) []int {
 	homes := make([]int, n)
 	for i := range homes {
 		c := f.pick(fmt.Sprint("session-", i))
@@ -80,7 +80,7 @@ func upTo(n int) (indices []int) {
 func TestSessionsStayOnOneHolder(t *testing.T) {
 	t.Parallel()
 	for _, holders := range []int{1, 2, 8, 9, 40} {
-		f := newInformedFleet(50)
+		f := newSessionFleet(50)
 		f.hold(upTo(holders)...)
 		const sessions = 1000
 		homes := f.homes(t, sessions)
@@ -109,7 +109,7 @@ func TestSessionsStayOnOneHolder(t *testing.T) {
 // Other clients hear of holders in another order, and list the endpoints in another.
 func TestClientsAgreeOnSessions(t *testing.T) {
 	t.Parallel()
-	one, two := newInformedFleet(12), newInformedFleet(12)
+	one, two := newSessionFleet(12), newSessionFleet(12)
 	one.hold(upTo(12)...)
 	for n := range 12 { // the last are the first to say it
 		two.hold(upTo(12)[11-n:]...)
@@ -120,7 +120,7 @@ func TestClientsAgreeOnSessions(t *testing.T) {
 func TestSessionsOfOtherHoldersStay(t *testing.T) {
 	t.Parallel()
 	for _, holders := range []int{3, 8, 20} {
-		f := newInformedFleet(30)
+		f := newSessionFleet(30)
 		f.hold(upTo(holders)...)
 		const sessions = 2000
 		before := f.homes(t, sessions)
@@ -151,7 +151,7 @@ func TestSessionsOfOtherHoldersStay(t *testing.T) {
 
 func TestASessionGoesElsewhereWhereItWouldWait(t *testing.T) {
 	t.Parallel()
-	f := newInformedFleet(10)
+	f := newSessionFleet(10)
 	f.hold(0, 1, 2)
 	home := f.pick("s").Index
 	e := f.Member(home).Endpoint
@@ -177,7 +177,7 @@ func TestASessionGoesElsewhereWhereItWouldWait(t *testing.T) {
 
 func TestASessionHasNoModelLoaded(t *testing.T) {
 	t.Parallel()
-	f := newInformedFleet(10)
+	f := newSessionFleet(10)
 	f.hold(4)
 	for i := range 200 {
 		c := f.pick(fmt.Sprint(i))
@@ -208,7 +208,7 @@ func TestSessionsCountForNothingElsewhere(t *testing.T) {
 
 func TestSessionsAllocateNothing(t *testing.T) {
 	for _, holders := range []int{3, 40} {
-		f := newInformedFleet(50)
+		f := newSessionFleet(50)
 		f.hold(upTo(holders)...)
 		q := Query{Request: Request{ModelID: "m", AffinityKey: "the beginning of a prompt"}, Key: Key("m"), Now: f.now}
 		assert.Zero(t, testing.AllocsPerRun(1000, func() {

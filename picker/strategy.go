@@ -74,6 +74,9 @@ type Choice struct {
 	// Expect is how long the call is expected to take there, in nanoseconds, and Wait the part of it until the server begins to work on it. 0: nothing is
 	// expected.
 	Expect, Wait int64
+
+	model     *Model // on the endpoint, and its placement, where the strategy has looked them up; else nil
+	placement *placement
 }
 
 // loads reports whether the call waits for its model to be loaded, for all that the strategy knows.
