@@ -135,7 +135,17 @@ func (c *Config) options(name string) picker.Options {
 
 // plan returns what the picker's tables are built with. c must be filled and valid.
 func (c *Config) plan() picker.Plan {
-	return picker.Plan{Inference: c.options(c.Inference.Strategy), Update: c.options(c.Update.Strategy)}
+	return picker.Plan{Inference: c.optionsInUse(c.Inference.Strategy), Update: c.optionsInUse(c.Update.Strategy)}
+}
+
+// optionsInUse returns a strategy's options with those of the ring that it falls back to, if it does.
+func (c *Config) optionsInUse(name string) picker.Options {
+	o := c.options(name)
+	if a, ok := o.(*picker.AffinityOptions); ok {
+		ring, _ := c.options("ring").(*picker.RingOptions)
+		return a.WithRing(ring)
+	}
+	return o
 }
 
 // ParseConfig parses the policy's section of a service config, {} for all defaults. A value that is wrong makes the whole config

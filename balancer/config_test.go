@@ -17,7 +17,7 @@ func TestParseConfigDefaults(t *testing.T) {
 	require.Equal(t, "p2c", c.Update.Strategy)
 	require.Equal(t, DefaultModelHeaders(), c.Request.ModelHeaders)
 	require.Equal(t, picker.Defaults("ring"), c.options("ring"))
-	require.Equal(t, picker.Defaults("affinity"), c.plan().Inference)
+	require.Equal(t, picker.Defaults("affinity").(*picker.AffinityOptions).WithRing(picker.Defaults("ring").(*picker.RingOptions)), c.plan().Inference)
 }
 
 func TestParseConfigSurvivesARoundTrip(t *testing.T) {

@@ -21,7 +21,7 @@ func init() {
 // no longer needed are left alone until the server evicts them. The order in which endpoints without the model are considered is that of a
 // ring, the same in all clients.
 //
-// Where servers do not say what they hold, or too seldom, the strategy is "ring" with its defaults.
+// Where servers do not say what they hold, or too seldom, the strategy is "ring" with its options.
 type AffinityOptions struct {
 	// MaxReplicas is how many endpoints a model is given at most, from 0 to 1000; 0, the default, is no bound. Copies that servers have made by
 	// themselves are used however many there are.
@@ -30,6 +30,16 @@ type AffinityOptions struct {
 	ColdLoad breaker.Duration `json:"coldLoad,omitempty"`
 	// EndpointConcurrency is how many calls a server that does not say works on at a time, from 0 to 10,000; 0, the default, is 4.
 	EndpointConcurrency int `json:"endpointConcurrency,omitempty"`
+
+	ring *RingOptions // nil for the defaults
+}
+
+// WithRing returns the options with those of the ring that stands in where servers do not say what they hold, and that gives the order of endpoints
+// where they do. Nil means the defaults of "ring".
+func (o *AffinityOptions) WithRing(ring *RingOptions) *AffinityOptions {
+	with := *o
+	with.ring = ring
+	return &with
 }
 
 // Strategy implements Options.
@@ -53,7 +63,11 @@ func (o *AffinityOptions) Build(b Build) Strategy {
 	if prev, ok := b.Previous.(*affinity); ok {
 		b.Previous = prev.ring
 	}
-	s := &affinity{ring: Defaults("ring").Build(b).(*ring), rand: b.Rand, load: float64(o.ColdLoad), workers: float64(o.EndpointConcurrency)}
+	fallback := o.ring
+	if fallback == nil {
+		fallback = Defaults("ring").(*RingOptions)
+	}
+	s := &affinity{ring: fallback.Build(b).(*ring), rand: b.Rand, load: float64(o.ColdLoad), workers: float64(o.EndpointConcurrency)}
 	s.replicas = o.MaxReplicas
 	if s.replicas == 0 {
 		s.replicas = math.MaxInt
