@@ -264,7 +264,7 @@ func testP2C07(t *testing.T) {
 		}
 		return eps
 	}
-	c := f.Client(rig.Setup{Config: p2c, Endpoints: []gresolver.Endpoint{}})
+	c := f.Client(rig.Setup{Config: `{"inference":{"strategy":"p2c"},"slowStart":{"window":"0s"}}`, Endpoints: []gresolver.Endpoint{}})
 	c.Connect()
 	third := map[string]float64{"b0": 1. / 3, "b1": 1. / 3, "b2": 1. / 3}
 	for _, push := range []struct {
