@@ -90,11 +90,11 @@ func (c *child) connState(sc gbalancer.SubConn, s connectivity.State) {
 	p.mu.Lock()
 	switch {
 	case s == connectivity.Ready && c.ready == nil && c.member != nil: // if two connect at the same moment, pick_first too keeps the first
-		e, config := c.member.endpoint, p.config
+		m, e, config := c.member, c.member.endpoint, p.config
 		p.mu.Unlock()
 		e.Reconnected(monotonic())
 		p.guard.Unheard(e)
-		watch := p.watchHealth(sc, e, config.Health)
+		watch := p.watchHealth(sc, m, config.Health)
 		p.mu.Lock()
 		c.ready, c.watch, c.judged, c.since = sc, watch, false, time.Now()
 		if c.failed || c.member.newcomer {
@@ -116,7 +116,7 @@ func (c *child) connState(sc gbalancer.SubConn, s connectivity.State) {
 func (c *child) rewatch(h *HealthConfig) {
 	p := c.policy
 	p.mu.Lock()
-	sc, old, e := c.ready, c.watch, c.member.endpoint
+	sc, old, m := c.ready, c.watch, c.member
 	p.mu.Unlock()
 	if sc == nil || old == nil {
 		return
@@ -124,12 +124,12 @@ func (c *child) rewatch(h *HealthConfig) {
 	old.stop()
 	for i, name := range monitor.Names() {
 		if h.asks(name) {
-			p.guard.Anew(e, i)
+			p.guard.Anew(m.endpoint, i)
 		} else {
-			p.guard.Withdraw(e, i, monotonic())
+			p.guard.Withdraw(m.endpoint, i, monotonic())
 		}
 	}
-	watch := p.watchHealth(sc, e, h)
+	watch := p.watchHealth(sc, m, h)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.watch = watch

@@ -20,6 +20,10 @@ type HealthConfig struct {
 	// mlbalancer.gpustats.v1, and "orca" the load reports that ride on responses or come in a stream. A server that lacks one of
 	// them is no worse for it. Nil means all that the program has, an empty list none.
 	Sources []string `json:"sources,omitzero"`
+	// GPUStatsPort is where the stream mlbalancer.gpustats.v1 is asked for, on the host of each endpoint's first address, as with a sidecar of a server
+	// that has not got it itself. The connection is made with the channel's transport credentials, dialer and authority; credentials of calls, those of
+	// probes included, do not go along. 0, the default, is the connection that calls go over.
+	GPUStatsPort int `json:"gpustatsPort,omitempty"`
 	// Interval is how often a server is asked where it has to be, and how often it is to report at least where it does so by
 	// itself; from 10 ms to an hour, default 1 s.
 	Interval breaker.Duration `json:"interval"`
@@ -91,6 +95,9 @@ func (h *HealthConfig) check() error {
 	}
 	if h.Interval < minInterval || h.Interval > maxInterval {
 		return &strictjson.Error{Path: "health.interval", Got: h.Interval.String(), Want: "0.01s to 3600s"}
+	}
+	if h.GPUStatsPort < 0 || h.GPUStatsPort > 65535 {
+		return &strictjson.Error{Path: "health.gpustatsPort", Got: fmt.Sprint(h.GPUStatsPort), Want: "0 to 65535"}
 	}
 	if p := h.PanicThreshold; !(p >= 0 && p <= 1) {
 		return &strictjson.Error{Path: "health.panicThreshold", Got: fmt.Sprint(p), Want: "0 to 1"}

@@ -46,7 +46,7 @@ func (builder) ParseConfig(js json.RawMessage) (serviceconfig.LoadBalancingConfi
 
 // Build implements gbalancer.Builder.
 func (builder) Build(cc gbalancer.ClientConn, opts gbalancer.BuildOptions) gbalancer.Balancer {
-	p := &policy{ClientConn: cc, target: opts.Target.String(), rand: rand.Uint64, members: &membership{}}
+	p := &policy{ClientConn: cc, target: opts.Target.String(), rand: rand.Uint64, members: &membership{}, sidecars: newSidecars(opts)}
 	if opts.ChannelzParent != nil {
 		p.channel = opts.ChannelzParent
 	}
@@ -73,6 +73,7 @@ type policy struct {
 	rand     func() uint64
 	guard    *picker.Guard
 	guarded  *guarded
+	sidecars sidecars
 
 	refused  atomic.Bool // a call was refused since the last watch: picks set it
 	current  atomic.Pointer[picker.Table]

@@ -52,16 +52,21 @@ type watch struct {
 
 // watchHealth starts asking the server that a SubConn is connected to. The caller must be one of gRPC's calls into the policy and must not hold
 // policy.mu.
-func (p *policy) watchHealth(sc gbalancer.SubConn, e *picker.Endpoint, c *HealthConfig) *watch {
-	w := &watch{policy: p, endpoint: e}
-	var sources []int
+func (p *policy) watchHealth(sc gbalancer.SubConn, m *member, c *HealthConfig) *watch {
+	w := &watch{policy: p, endpoint: m.endpoint}
+	var sources, beside []int
 	for i, name := range monitor.Names() {
-		if c.asks(name) {
-			sources = append(sources, i)
-			w.unheard.Store(w.unheard.Load() | 1<<i)
+		if !c.asks(name) {
+			continue
 		}
+		if name == gpuStats && c.GPUStatsPort != 0 {
+			beside = append(beside, i)
+		} else {
+			sources = append(sources, i)
+		}
+		w.unheard.Store(w.unheard.Load() | 1<<i)
 	}
-	if len(sources) == 0 {
+	if len(sources)+len(beside) == 0 {
 		w.stop = func() {}
 		return w
 	}
@@ -77,7 +82,12 @@ func (p *policy) watchHealth(sc gbalancer.SubConn, e *picker.Endpoint, c *Health
 	ended := make(chan struct{})
 	pr.wg.Go(func() {
 		defer close(ended)
+		var wg sync.WaitGroup
+		if len(beside) > 0 {
+			wg.Go(func() { p.sidecars.run(ctx, m.resolved.Addresses[0], c.GPUStatsPort, beside, o, w) })
+		}
 		monitor.Run(ctx, pr.conn, sources, o, w)
+		wg.Wait()
 	})
 	w.stop = func() {
 		cancel()

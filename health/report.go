@@ -19,6 +19,9 @@ type Report struct {
 	// Complete says that Models holds every model that the server has: what is not there is not in its memory. Otherwise
 	// nothing is said of models that are not there, and what an earlier report of the same source said of them stands.
 	Complete bool
+	// Firsthand says that the server itself speaks, whenever something changes: its word on its models counts for more than what others have
+	// asked it since.
+	Firsthand bool
 	// OnDemand says whether the server loads a model when it is asked for it.
 	OnDemand Answer
 	// Interval is how often the source reports at least. A report counts until it is older than three times that (and than the

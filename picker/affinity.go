@@ -73,9 +73,9 @@ const (
 	soon = 1.25
 	// coldSet is how many endpoints without the model are considered.
 	coldSet = 8
-	// rankCost is what it costs, in loads, to load a model on an endpoint further along the ring: enough to have clients agree that are
-	// otherwise indifferent.
-	rankCost = 0.02
+	// rankCost is what it costs, in loads, to load a model on an endpoint further along the ring: enough for clients to agree that have not heard
+	// of one another's loads yet (cold starts, tight-85), and not so much that a lane which is busy is waited for (lanes-full, over-30).
+	rankCost = 0.3
 	// secondLoad is how many loads sooner a call must be answered to load a model that is being loaded elsewhere, and passLoad the same for one that is
 	// in memory: estimates are not exact, and what a load pushes out has to be loaded again, and pushes out something else.
 	secondLoad, passLoad = 2, 0.5
@@ -114,23 +114,19 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 	p := g.residency.get(q.Key)
 	x := estimator{t: t, now: q.Now, workers: s.workers, load: s.load, chain: g.residency.chain(), others: t.othersPerEndpoint(q.Now)}
 	x.service, x.mean = g.services(p, q)
-	var best candidate
-	found, loading := false, false
-	if p != nil {
-		best, found, loading = s.warmest(&x, g, p, q)
-	}
+	best, found, loading := s.warmest(&x, g, p, q)
 	if found && best.ready && best.in <= soon*x.service {
 		return best.choice(&x, Warm)
 	}
-	c, ok := s.coldest(&x, p, q)
+	c, ok := s.coldest(&x, g, q)
 	switch {
 	case !ok && !found:
 		return t.refuse()
 	case !found || ok && best.in > c.in+c.hesitation(loading):
-		c.opened(&x, p)
+		c.opened(&x, g, q)
 		return c.choice(&x, Cold)
 	case ok && !loading && s.grows(&x, p, &best, &c):
-		c.opened(&x, p)
+		c.opened(&x, g, q)
 		return c.choice(&x, Grown)
 	}
 	return best.choice(&x, Warm)
@@ -163,11 +159,9 @@ type cold struct {
 }
 
 // opened notes that the call has a model loaded, where it is known that it is not there.
-func (c *cold) opened(x *estimator, p *placement) {
+func (c *cold) opened(x *estimator, g *Guard, q *Query) {
 	c.e.loads.add(c.e, x.now)
-	if p != nil {
-		p.open(c.e, x.now, c.in)
-	}
+	g.openings.add(q.Key, c.e, x.now, c.in)
 }
 
 // maxWarm is how many holders of a model are looked at, at most.
@@ -175,7 +169,10 @@ const maxWarm = 64
 
 // warmest returns the endpoint, of those that hold the model or load it, that is expected to answer first, and whether one is loading it.
 func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query) (best candidate, found, loading bool) {
-	hs := *p.holders.Load()
+	var hs []holder
+	if p != nil {
+		hs = *p.holders.Load()
+	}
 	var looked [manyHolders]candidate
 	n := 0
 	if len(hs) > 0 {
@@ -205,10 +202,9 @@ func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query) (best
 			best = s.spread(looked[:n], best)
 		}
 	}
-	for i := range p.opened {
-		o := &p.opened[i]
-		e := o.endpoint.Load()
-		if e == nil || !o.valid(e, x.now) {
+	for n := range openingProbe {
+		o, e := g.openings.of(q.Key, n, x.now)
+		if e == nil {
 			continue
 		}
 		loading = true
@@ -268,7 +264,7 @@ func (s *affinity) consider(x *estimator, g *Guard, h *holder, q *Query) (c cand
 
 // coldest returns the endpoint, of the first along the ring that do not hold the model, that is expected to answer first. A model that many hold
 // would be a long walk; it goes on from points of the ring that are drawn by its hash, the same in all clients.
-func (s *affinity) coldest(x *estimator, p *placement, q *Query) (best cold, ok bool) {
+func (s *affinity) coldest(x *estimator, g *Guard, q *Query) (best cold, ok bool) {
 	if len(s.hashes) == 0 {
 		return best, false
 	}
@@ -295,7 +291,7 @@ func (s *affinity) coldest(x *estimator, p *placement, q *Query) (best cold, ok 
 		seen[n] = i
 		n++
 		e := x.t.members[i].Endpoint
-		if p.holds(e, q.Key, x.now) || !x.t.usable(i, q) {
+		if g.holds(e, q.Key, x.now) || !x.t.usable(i, q) {
 			continue
 		}
 		c := s.empty(x, e, int(i), rank, q)
@@ -333,7 +329,7 @@ func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) c
 // grows throws the dice for another copy of a model, which is to be on c.
 func (s *affinity) grows(x *estimator, p *placement, best *candidate, c *cold) bool {
 	regret := best.in - c.resident
-	if regret <= 0 || len(*p.holders.Load()) >= s.replicas {
+	if regret <= 0 || p == nil || len(*p.holders.Load()) >= s.replicas {
 		return false
 	}
 	share := (best.state.own + 1) / (best.state.calls + 1)

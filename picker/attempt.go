@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"math"
 	"time"
 
 	"github.com/mlbalancer/mlbalancer/breaker"
@@ -12,6 +13,7 @@ type Attempt struct {
 	visit
 	reason    Reason
 	slow      time.Duration
+	patient   bool // it was known to take long when it was placed
 	permit    breaker.Permit
 	pair      *breaker.Pair // nil if the model's breaker has nothing to say
 	pairPass  breaker.Permit
@@ -64,6 +66,9 @@ func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok boo
 	}
 	a.slow = a.slowTime(e, q, deadline)
 	lease, slow := a.slow, a.slow
+	if a.patient = a.waits(e, q, deadline); a.patient && e.breaker.State() == breaker.Closed {
+		slow = 0
+	}
 	if q.Stream { // it is not slow while it goes on, but as a probe it has to answer
 		slow = 0
 		if e.breaker.State() != breaker.Closed || e.faulty.Load() {
@@ -92,6 +97,22 @@ func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok boo
 	}
 	return true
 }
+
+// patientShare is the part of its time that a call is expected to take at least not to be held against a server that is working.
+const patientShare = 4
+
+// waits reports whether the call is known to have to wait for much of its time, for a load or in a queue, by the word of a server that speaks. While it
+// does, it works, and who has to wait too long has met too much work and not a fault.
+func (a *Attempt) waits(e *Endpoint, q *Query, deadline int64) bool {
+	if !a.loads && (deadline == 0 || a.expect <= (deadline-q.Now)/patientShare) {
+		return false
+	}
+	at := e.facts.at.Load()
+	return at != 0 && q.Now-at < speaksWithin
+}
+
+// speaksWithin is how old the last word of a server that speaks may be.
+const speaksWithin = int64(3 * time.Second)
 
 // slowTime returns the time after which the call is slow, or a stream that has not answered; 0 if it never is.
 func (a *Attempt) slowTime(e *Endpoint, q *Query, deadline int64) time.Duration {
@@ -142,8 +163,14 @@ func (a *Attempt) Reason() Reason { return a.reason }
 // Took returns how long the attempt has lasted.
 func (a *Attempt) Took(now int64) time.Duration { return time.Duration(now - a.began) }
 
-// Slow returns the time after which the attempt is slow, or is that of a stream that should have answered; 0 if it never is.
-func (a *Attempt) Slow() time.Duration { return a.slow }
+// Slow returns the time after which the attempt is slow, or is that of a stream that should have answered; 0 if it never is. An attempt that was known to
+// have to wait is not slow at all if its server has spoken since.
+func (a *Attempt) Slow() time.Duration {
+	if a.patient && a.endpoint.facts.at.Load() > a.began {
+		return math.MaxInt64
+	}
+	return a.slow
+}
 
 // End counts the call out and lets its outcome count. pushback is how long its server asked callers to stay away; 0 or less if it did not
 // say. timed says that how long the call took is a measure of the endpoint's latency: it is not for a stream.

@@ -22,6 +22,7 @@ type Guard struct {
 	turn     int // whose score is due; of Watch alone
 
 	residency residency
+	openings  openings
 	service   average // of all models together: how long they take without waiting
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mlbalancer/mlbalancer/health"
 )
@@ -23,12 +24,11 @@ type residency struct {
 // maxPlacements bounds the models whose placement is kept. They are those that servers have reported, and servers may report what they like.
 const maxPlacements = 1 << 14
 
-// placement is where one model is, and what this client has done about it.
+// placement is where one model is, and how it does.
 type placement struct {
 	holders atomic.Pointer[[]holder]
 	service average // how long it takes, without waiting
 	credit  credit
-	opened  [maxOpenings]opening
 }
 
 // holder is an endpoint that holds or loads a model.
@@ -37,54 +37,76 @@ type holder struct {
 	model    *Model
 }
 
-// maxOpenings is how many endpoints this client may have had a model loaded on without having heard of it yet.
-const maxOpenings = 4
-
 // opening is a load that this client has caused and that no report has confirmed or denied.
 type opening struct {
+	model    atomic.Uint64 // its key; 0 if there is none
 	endpoint atomic.Pointer[Endpoint]
 	at       atomic.Int64 // when it was asked for
 	readyAt  atomic.Int64 // when it should be done
 }
 
-// confirmedAfter is how much younger than a request a report must be to know of it.
-const confirmedAfter = int64(20e6)
+const (
+	// openingSlots bounds the openings that are remembered, to 16 KiB for each channel, and openingProbe those of one model. A new one takes the place of
+	// the oldest of a few. The models need not be known: the first calls for one come before its server speaks of it.
+	openingSlots = 512
+	openingProbe = 8
+	// confirmedAfter is how much younger than a request a report must be to know of it.
+	confirmedAfter = int64(20 * time.Millisecond)
+	// openingFor is for how long after it should be done a load is believed in that no server speaks of.
+	openingFor = int64(10 * time.Second)
+)
+
+// openings are what this client has had loaded and has not heard of. Who reads one that is being replaced takes one load for another, for one pick.
+type openings [openingSlots]opening
+
+func (os *openings) slot(model uint64, i int) *opening {
+	return &os[(model>>32+uint64(i))%openingSlots]
+}
 
 // valid reports whether nothing has been heard of the endpoint since.
 func (o *opening) valid(e *Endpoint, now int64) bool {
-	at := o.at.Load()
-	return e.facts.at.Load() < at+confirmedAfter && now < o.readyAt.Load()+int64(10e9)
+	return e.facts.at.Load() < o.at.Load()+confirmedAfter && now < o.readyAt.Load()+openingFor
 }
 
-// open notes that a load has been asked for.
-func (p *placement) open(e *Endpoint, now int64, ready float64) {
-	var slot *opening
-	for i := range p.opened {
-		o := &p.opened[i]
-		if old := o.endpoint.Load(); old == e || old == nil {
-			slot = o
+// of returns the endpoint of the i-th opening, if that is one of a model, or nil.
+func (os *openings) of(model uint64, i int, now int64) (o *opening, e *Endpoint) {
+	o = os.slot(model, i)
+	if o.model.Load() != model {
+		return o, nil
+	}
+	if e = o.endpoint.Load(); e == nil || !o.valid(e, now) {
+		return o, nil
+	}
+	return o, e
+}
+
+// add notes that a load of a model has been asked for.
+func (os *openings) add(model uint64, e *Endpoint, now int64, ready float64) {
+	oldest := os.slot(model, 0)
+	for i := range openingProbe {
+		o := os.slot(model, i)
+		if o.model.Load() == model && o.endpoint.Load() == e {
+			oldest = o
 			break
 		}
-		if slot == nil || o.at.Load() < slot.at.Load() {
-			slot = o
+		if o.at.Load() < oldest.at.Load() {
+			oldest = o
 		}
 	}
-	slot.endpoint.Store(nil)
-	slot.at.Store(now)
-	slot.readyAt.Store(now + int64(ready))
-	slot.endpoint.Store(e)
+	oldest.model.Store(0)
+	oldest.endpoint.Store(e)
+	oldest.at.Store(now)
+	oldest.readyAt.Store(now + int64(ready))
+	oldest.model.Store(model)
 }
 
-// holds reports whether an endpoint holds the model or is having it loaded.
-func (p *placement) holds(e *Endpoint, key uint64, now int64) bool {
-	if m := e.models.get(key); m != nil && present(m.State()) {
+// holds reports whether an endpoint holds a model or is having it loaded, by what its server says or this client has done.
+func (g *Guard) holds(e *Endpoint, model uint64, now int64) bool {
+	if m := e.models.get(model); m != nil && present(m.State()) {
 		return true
 	}
-	if p == nil {
-		return false
-	}
-	for i := range p.opened {
-		if o := &p.opened[i]; o.endpoint.Load() == e && o.valid(e, now) {
+	for i := range openingProbe {
+		if _, opened := g.openings.of(model, i, now); opened == e {
 			return true
 		}
 	}

@@ -52,9 +52,11 @@ type word struct {
 	server   health.ServerState
 	onDemand health.Answer
 	complete bool
-	some     bool   // it has said something of some model
-	void     bool   // it is over once the source speaks again
-	round    uint16 // what it said of models in another round is void
+	// firsthand says that the source is the server itself, which speaks when something changes.
+	firsthand bool
+	some      bool   // it has said something of some model
+	void      bool   // it is over once the source speaks again
+	round     uint16 // what it said of models in another round is void
 }
 
 const (
@@ -100,7 +102,7 @@ func (g *Guard) Report(e *Endpoint, source int, now int64, r *health.Report) {
 	}
 	if r.Complete || len(r.Models) > 0 {
 		changed = w.list(e, source, now, r) || changed
-		w.at = now - int64(r.Age)
+		w.at, w.firsthand = now-int64(r.Age), r.Firsthand
 		changed = changed || e.stands()&disputed != 0
 	}
 	if changed || now >= rs.expires.Load() {
@@ -328,7 +330,7 @@ func (rs *reports) steadyFor() int64 {
 }
 
 // settleModels derives the state of each model from what the sources say of it. The latest word counts, for who has spoken of models since knows
-// better, but that a model cannot answer counts whoever says so.
+// better, and one at first hand before all others, but that a model cannot answer counts whoever says so.
 func (g *Guard) settleModels(e *Endpoint) (s standing) {
 	d := shift{residency: &g.residency}
 	defer d.done()
@@ -345,7 +347,7 @@ func (g *Guard) settleModels(e *Endpoint) (s standing) {
 }
 
 func (rs *reports) stateOf(m *Model) health.ModelState {
-	state, at := health.ModelUnknown, int64(-1)
+	state, at, firsthand := health.ModelUnknown, int64(-1), false
 	for i := range rs.sources {
 		w := &rs.sources[i]
 		if w.until == 0 {
@@ -358,8 +360,9 @@ func (rs *reports) stateOf(m *Model) health.ModelState {
 		switch {
 		case said == health.ModelUnavailable:
 			return said
-		case said != health.ModelUnknown && (w.at > at || w.at == at && said == health.ModelAbsent):
-			state, at = said, w.at
+		case said == health.ModelUnknown || firsthand && !w.firsthand:
+		case w.at > at || w.firsthand && !firsthand || w.at == at && said == health.ModelAbsent:
+			state, at, firsthand = said, w.at, w.firsthand
 		}
 	}
 	return state

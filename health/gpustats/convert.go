@@ -51,6 +51,7 @@ func (c *converter) convert(m *gpb.NodeReport, now time.Time) *health.Report {
 		complete = *m.ModelsComplete
 	}
 	r.Complete = complete && whole && !c.filtered
+	r.Firsthand = r.Complete
 	return r
 }
 

@@ -50,7 +50,7 @@ func TestConvertAll(t *testing.T) {
 		},
 	})
 	assert.Equal(t, &health.Report{
-		Server: health.ServerReady,
+		Server: health.ServerReady, Firsthand: true,
 		Load: health.Load{
 			Has: health.HasActive | health.HasWaiting | health.HasWorkers | health.HasConnections | health.HasUtilization |
 				health.HasQueueDelay | health.HasMemoryFree | health.HasLaneFree | health.HasLoadTime | health.HasVictim,
