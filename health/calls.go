@@ -33,8 +33,12 @@ const (
 	usualRatio = 1.25
 )
 
-// update takes in what v has counted since the last update, and keeps the part kept of what was before.
-func (c *calls) update(now int64, kept float64, v *Vitals) {
+// update takes in what v has counted since the last update, and keeps the part kept of what was before, or nothing of that if it is stale: else
+// the first call after a long rest would bring it back.
+func (c *calls) update(now int64, kept float64, v *Vitals, staleAfter time.Duration) {
+	if !fresh(now, c.endedAt, staleAfter) {
+		kept = 0
+	}
 	c.successes *= kept
 	c.failures *= kept
 	c.answered = 0

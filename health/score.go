@@ -144,7 +144,7 @@ func (s *Score) Update(now int64, c *Config, v *Vitals, load LoadView) (changed 
 	kept := math.Exp(-float64(max(now-s.updatedAt, 0)) / float64(scoreMemory))
 	s.updatedAt = now
 
-	s.calls.update(now, kept, v)
+	s.calls.update(now, kept, v, c.StaleAfter)
 	p := Parts{
 		Errors:      s.calls.errorsPart(now, c.StaleAfter),
 		Latency:     s.calls.latencyPart(now, kept, c.StaleAfter),

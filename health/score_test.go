@@ -114,6 +114,10 @@ func TestScoreForgetsWhatIsStale(t *testing.T) {
 	assert.True(t, s.s.Healthy())
 	assert.Equal(t, Parts{GPUMemory: known(0), Connections: known(0)}, s.s.Parts())
 
+	s.serve(1, 40, 1, 0.8)
+	assert.Equal(t, known(1), s.s.Parts().Errors, "failures of before count no more")
+
+	s.run(6, 0, nil)
 	s.load.MemoryFreeAt, s.load.ConnectionsAt = -1, -1
 	s.load.OwnInFlight = -1
 	s.update()

@@ -48,7 +48,23 @@ var options = map[string]string{
 	"breaker.maxEjectionPercent":  `75`,
 	"breaker.perModel":            `false`,
 	"breaker.codes":               `{"NOT_FOUND":"failure"}`,
+	"health.sources":              `["standard"]`,
+	"health.interval":             `"2s"`,
+	"health.staleAfter":           `"10s"`,
+	"health.weights.errors":       `0.5`,
+	"health.weights.latency":      `0.5`,
+	"health.weights.gpuMemory":    `0.5`,
+	"health.weights.connections":  `0.5`,
+	"health.enterUnhealthy":       `0.1`,
+	"health.leaveUnhealthy":       `0.5`,
+	"health.minDwell":             `"5s"`,
 	"health.panicThreshold":       `0.3`,
+
+	"slowStart.window": `"10s"`,
+
+	"affinity.maxReplicas":         `3`,
+	"affinity.coldLoad":            `"5s"`,
+	"affinity.endpointConcurrency": `8`,
 }
 
 // documented returns the paths of all options that the policy documents: those of the config's types, and those of each strategy.
@@ -75,6 +91,7 @@ func documented() []string {
 	add("update", reflect.TypeFor[balancer.StrategyConfig]())
 	add("breaker", reflect.TypeFor[balancer.BreakerConfig]())
 	add("health", reflect.TypeFor[balancer.HealthConfig]())
+	add("slowStart", reflect.TypeFor[balancer.SlowStartConfig]())
 	for _, name := range picker.Strategies() {
 		add(name, reflect.TypeOf(picker.Defaults(name)).Elem())
 	}
@@ -140,7 +157,7 @@ func TestCONF01(t *testing.T) {
 		require.ErrorContains(t, err, path, "%s", wrong)
 		require.ErrorContains(t, balancer.Lint(rig.ServiceConfig(wrong)), path)
 	}
-	for _, top := range append([]string{"request", "inference", "update", "breaker", "health"}, picker.Strategies()...) {
+	for _, top := range append([]string{"request", "inference", "update", "breaker", "health", "slowStart"}, picker.Strategies()...) {
 		warnsOf(section(strings.ToUpper(top), `{}`), strings.ToUpper(top))
 		for _, wrong := range []string{`[]`, `1`, `"x"`} {
 			_, err := f.Dial(rig.Setup{Config: section(top, wrong)})
@@ -195,9 +212,26 @@ var invalid = []struct{ path, config string }{
 	{"breaker.maxEjectionPercent", `{"breaker":{"maxEjectionPercent":-1}}`},
 	{"breaker.codes", `{"breaker":{"codes":{"NOT_FOUD":"failure"}}}`},
 	{"breaker.codes.NOT_FOUND", `{"breaker":{"codes":{"NOT_FOUND":"fail"}}}`},
+	{"health.sources[1]", `{"health":{"sources":["standard","standrad"]}}`},
+	{"health.sources[1]", `{"health":{"sources":["oip","oip"]}}`},
+	{"health.interval", `{"health":{"interval":"0s"}}`},
+	{"health.interval", `{"health":{"interval":"3601s"}}`},
+	{"health.interval", `{"health":{"interval":1}}`},
+	{"health.staleAfter", `{"health":{"staleAfter":"0s"}}`},
+	{"health.staleAfter", `{"health":{"staleAfter":"3600s"}}`},
+	{"health.weights.errors", `{"health":{"weights":{"errors":-1}}}`},
+	{"health.weights.latency", `{"health":{"weights":{"latency":1e999}}}`},
+	{"health.enterUnhealthy", `{"health":{"enterUnhealthy":-0.1}}`},
+	{"health.leaveUnhealthy", `{"health":{"leaveUnhealthy":1.1}}`},
+	{"health.minDwell", `{"health":{"minDwell":"-1s"}}`},
 	{"health.panicThreshold", `{"health":{"panicThreshold":1.5}}`},
 	{"health.panicThreshold", `{"health":{"panicThreshold":-0.1}}`},
 	{"health.panicThreshold", `{"health":{"panicThreshold":"50%"}}`},
+	{"slowStart.window", `{"slowStart":{"window":"-1s"}}`},
+	{"slowStart.window", `{"slowStart":{"window":"3601s"}}`},
+	{"affinity.maxReplicas", `{"affinity":{"maxReplicas":-1}}`},
+	{"affinity.coldLoad", `{"affinity":{"coldLoad":"-1s"}}`},
+	{"affinity.endpointConcurrency", `{"affinity":{"endpointConcurrency":-1}}`},
 	{"inference.strategy", `{"inference":{"strategy":"rign"}}`},
 	{"update.strategy", `{"update":{"strategy":"RING"}}`},
 	{"request.modelHeaders[0]", `{"request":{"modelHeaders":[""]}}`},

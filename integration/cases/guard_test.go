@@ -22,7 +22,7 @@ func dialOptions(config string, opts ...mlbalancer.Option) []grpc.DialOption {
 }
 
 // strategies are those that a case about breakers is tried with.
-var strategies = []string{"ring", "p2c"}
+var strategies = []string{"ring", "p2c", "affinity"}
 
 // eachStrategy runs a test with a config that holds a strategy and some sections more, in a bubble for each.
 func eachStrategy(t *testing.T, sections string, test func(t *testing.T, config string)) {

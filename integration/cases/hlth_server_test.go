@@ -20,14 +20,14 @@ import (
 // A server that says now this, now that must not be in and out each time (huggingface/dataset-viewer#3422).
 func TestHLTH07(t *testing.T) {
 	t.Parallel()
-	eachChecked(t, `{}`, testFlaps)
+	eachChecked(t, byRing, testFlaps)
 }
 
 func testFlaps(t *testing.T, config string) {
 	const ids, flips, period = 10_000, 200, 50 * time.Millisecond
 	f, c := fleetOf(t, 6, config)
 	b := f.Backends[0]
-	home := rig.ModelAware(t, `{}`, f.Endpoints()...).Map(rig.Models(ids))
+	home := rig.ModelAware(t, byRing, f.Endpoints()...).Map(rig.Models(ids))
 	id := func(i int) int { return i * 37 % ids }
 	load := atRate(t, 300, func(i int) rig.Result { return c.Send(rig.Model(id(i)), limit) })
 	rig.For(2*time.Second, tick, func(int) {})

@@ -57,13 +57,19 @@ func TestLIFE06(t *testing.T) {
 
 	c := f.Client(rig.Setup{Options: interceptors})
 	c.Ready(10)
+	warm := func() {
+		t.Helper()
+		require.NoError(t, c.Send("m", limit).Err)
+	}
+	warm()
+	pause(t.Context(), 3*time.Second) // until servers are asked for the model too
 	live := runtime.NumGoroutine()
 	eps := f.Endpoints()
 	for i := range 2000 {
 		eps[i%10] = rig.At(f.Backends[i%10].AddrN(2 + i))
 		c.Resolve(eps...)
 		if i%10 == 9 {
-			require.NoError(t, c.Send(rig.Model(i), limit).Err)
+			warm()
 		}
 	}
 	c.Ready(10)

@@ -169,7 +169,7 @@ func anything(c *rig.Client, f *rig.Fleet) {
 // A server that shuts down gracefully must not show as errors (grpc/grpc-go#2919). Hedging and breakers join with those.
 func TestLIFE08(t *testing.T) {
 	t.Parallel()
-	for name, config := range map[string]string{"p2c": p2c, "ring": `{}`} {
+	for name, config := range map[string]string{"p2c": p2c, "ring": byRing, "affinity": `{}`} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				f := rig.New(t, 6)

@@ -85,7 +85,7 @@ func testStops(t *testing.T, retries, waits bool) {
 		opts = append(opts, mlbalancer.WithoutRetry())
 	}
 	f := rig.New(t, 2)
-	c := f.Client(rig.Setup{Options: dialOptions(`{"inference":{"strategy":"p2c"}}`, opts...)})
+	c := f.Client(rig.Setup{Options: dialOptions(`{"inference":{"strategy":"p2c"},"slowStart":{"window":"0s"}}`, opts...)})
 	c.Ready(2)
 	for _, b := range f.Backends {
 		b.Takes(realTakes)

@@ -17,6 +17,9 @@ import (
 	"github.com/mlbalancer/mlbalancer/resolver"
 )
 
+// byRing is the config that places inference by the ring. Newcomers get what is theirs at once, so that each call says where its model is.
+const byRing = `{"inference":{"strategy":"ring"},"slowStart":{"window":"0s"}}`
+
 // limit is the deadline of calls that no case gives another.
 const limit = 10 * time.Second
 
@@ -55,7 +58,7 @@ func served(t *testing.T, c *rig.Client, n int) []string {
 // Keys must not move between endpoints that did not change (grpc/grpc-go#6066).
 func TestRING01(t *testing.T) {
 	t.Parallel()
-	const config = `{"request":{"modelHeaders":["x-model-id"]},"ring":{"virtualNodes":500}}`
+	const config = `{"request":{"modelHeaders":["x-model-id"]},"inference":{"strategy":"ring"},"ring":{"virtualNodes":500},"slowStart":{"window":"0s"}}`
 	t.Run("calls go where the picker says", func(t *testing.T) {
 		inBubble(t, func(t *testing.T) {
 			const sample, gone = 400, 42
@@ -97,7 +100,7 @@ func TestRING01(t *testing.T) {
 // The mapping must not depend on the order in which endpoints are delivered (envoyproxy/envoy#20703).
 func TestRING02(t *testing.T) {
 	t.Parallel()
-	const config, sample = `{}`, 100
+	const config, sample = byRing, 100
 	f := rig.New(t, 30)
 	ids := rig.Models(10_000)
 	var want []string
@@ -128,7 +131,7 @@ func TestRING02(t *testing.T) {
 func TestRING04(t *testing.T) { inBubble(t, testRING04) }
 
 func testRING04(t *testing.T) {
-	const before, after = `{"ring":{"virtualNodes":1}}`, `{"ring":{"virtualNodes":500}}`
+	const before, after = `{"inference":{"strategy":"ring"},"ring":{"virtualNodes":1}}`, `{"inference":{"strategy":"ring"},"ring":{"virtualNodes":500}}`
 	const n, sample = 20_000, 500
 	ids := rig.Models(n)
 	ring := rig.ModelAware(t, before, addresses(10)...)
@@ -177,7 +180,7 @@ func testRING05(t *testing.T) {
 	for _, b := range f.Backends {
 		b.Takes(time.Millisecond)
 	}
-	c := f.Client(rig.Setup{})
+	c := f.Client(rig.Setup{Config: byRing})
 	c.Ready(8)
 	for _, header := range []string{"absent", "empty"} {
 		rs := rig.Closed(4, 8000, func(int) rig.Result {
@@ -203,7 +206,7 @@ func testRING06(t *testing.T) {
 	for _, b := range f.Backends {
 		b.Handle(slowOn(rig.Plain, 500*time.Millisecond))
 	}
-	c := f.Client(rig.Setup{})
+	c := f.Client(rig.Setup{Config: byRing})
 	c.Ready(20)
 	slow := inBackground(t, 20, func(int) rig.Result { return c.SendMethod(rig.Plain, limit) })
 	rig.For(5*time.Second, 100*time.Millisecond, func(i int) {
@@ -229,11 +232,11 @@ func testRING06(t *testing.T) {
 	assert.InDelta(t, 5./24, c.Endpoint(f.Backends[0].Addr()).RingShare, .04)
 }
 
-// A new member that is healthy must get its share at once (envoyproxy/envoy#45212).
+// A new member that is healthy must get its share at once (envoyproxy/envoy#45212), where it is not to start slowly.
 func TestRING08(t *testing.T) {
 	t.Parallel()
-	const config = `{"loadBalancingConfig":[{"model_aware":{%s}}],"healthCheckConfig":{"serviceName":""}}`
-	plain := fmt.Sprintf(config, "")
+	const sections = `{"inference":{"strategy":"ring"},"slowStart":{"window":"0s"}%s}`
+	plain := checked(fmt.Sprintf(sections, ""))
 	for name, add := range map[string]func(f *rig.Fleet, c *rig.Client){
 		"add": func(f *rig.Fleet, c *rig.Client) { c.Resolve(f.Endpoints()...) },
 		"add and health up at once": func(f *rig.Fleet, c *rig.Client) {
@@ -248,7 +251,7 @@ func TestRING08(t *testing.T) {
 			c.Resolve(f.Endpoints()...)
 		},
 		"update during a rebuild": func(f *rig.Fleet, c *rig.Client) {
-			c.ResolveConfig(fmt.Sprintf(config, `"ring":{"virtualNodes":100000}`), f.Endpoints()[0])
+			c.ResolveConfig(checked(fmt.Sprintf(sections, `,"ring":{"virtualNodes":100000}`)), f.Endpoints()[0])
 			c.ResolveConfig(plain, f.Endpoints()[0])
 			c.Resolve(f.Endpoints()...)
 		},
@@ -280,7 +283,7 @@ func TestRING08(t *testing.T) {
 func TestRING09(t *testing.T) { inBubble(t, testRING09) }
 
 func testRING09(t *testing.T) {
-	const config, sample = `{}`, 200
+	const config, sample = byRing, 200
 	ids := rig.Models(10_000)
 	f := rig.New(t, 10)
 	// An address is "host:generation"; all generations of a host are one instance.
@@ -330,7 +333,7 @@ func testRING09(t *testing.T) {
 // Shares of keys follow the weights (envoyproxy/envoy#6035).
 func TestRING11(t *testing.T) {
 	t.Parallel()
-	const config = `{"ring":{"virtualNodes":1000}}`
+	const config = `{"inference":{"strategy":"ring"},"ring":{"virtualNodes":1000}}`
 	ids := rig.Models(100_000)
 	weigh := func(weights ...float64) map[string]int {
 		eps := addresses(len(weights))

@@ -129,9 +129,9 @@ func testSTRM01(t *testing.T) {
 	}
 	slowly := func(ctx context.Context, _ string) error { return rig.Wait(ctx, 10*time.Millisecond) }
 
-	b1.Handle(after(3, status.Error(codes.DataLoss, "lost")))
+	b1.Handle(taking(time.Millisecond, after(3, status.Error(codes.DataLoss, "lost"))))
 	assert.Equal(t, map[codes.Code]int{codes.DataLoss: 700}, many(700, nil), "handler errors")
-	b1.Handle(after(2, status.Error(codes.Internal, "recovered from a panic")))
+	b1.Handle(taking(time.Millisecond, after(2, status.Error(codes.Internal, "recovered from a panic"))))
 	assert.Equal(t, map[codes.Code]int{codes.Internal: 500}, many(500, nil), "panics")
 	b1.Handle(slowly)
 	assert.Equal(t, map[codes.Code]int{codes.ResourceExhausted: 300}, many(300, nil, grpc.MaxCallRecvMsgSize(1)), "oversized messages")
@@ -359,10 +359,13 @@ func (rawCodec) Unmarshal(b []byte, m any) error {
 	return nil
 }
 
-// modelServer is a server that answers the n-th request of a stream, from 0, with a message.
+// modelServer is a server that answers the n-th request of a stream, from 0, with a message. It has no other methods.
 func modelServer(t *testing.T, answer func(n int) []byte) *bufconn.Listener {
 	lis := bufconn.Listen(32 << 10)
 	srv := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
+		if method, _ := grpc.MethodFromServerStream(s); method != rig.Stream {
+			return status.Error(codes.Unimplemented, method)
+		}
 		for n := 0; ; n++ {
 			var request []byte
 			if s.RecvMsg(&request) != nil {

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -19,10 +21,15 @@ var Err error
 
 func init() { Err = call() }
 
+const method = "/early.Service/Call"
+
 // call sends one call to a server of its own.
 func call() error {
 	l := bufconn.Listen(32 << 10)
 	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		if m, _ := grpc.MethodFromServerStream(stream); m != method {
+			return status.Error(codes.Unimplemented, m)
+		}
 		return stream.SendMsg(&emptypb.Empty{})
 	}))
 	go func() { _ = s.Serve(l) }() // it returns when the server is stopped
@@ -37,5 +44,5 @@ func call() error {
 	defer func() { _ = cc.Close() }() // a call that failed is error enough
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return cc.Invoke(ctx, "/early.Service/Call", &emptypb.Empty{}, &emptypb.Empty{})
+	return cc.Invoke(ctx, method, &emptypb.Empty{}, &emptypb.Empty{})
 }
