@@ -24,6 +24,8 @@ type Keeping struct {
 	Load time.Duration
 	// Workers is how many calls the server works on at a time. 0: any number, and it does not say.
 	Workers int
+	// Reports is how many reports of changes the server sends in a second, to all clients together. 0: as many as servers do by default.
+	Reports float64
 }
 
 // Memory is where a server keeps its models. What is in it, and how busy the server is, it says by mlbalancer.gpustats.v1. It is safe for
@@ -56,7 +58,7 @@ type kept struct {
 // handler sees them.
 func (b *Backend) Keeps(k Keeping, models ...string) *Memory {
 	m := &Memory{
-		keeping: k, stats: server.New(server.Options{}), lane: make(chan struct{}, 1), changed: make(chan struct{}),
+		keeping: k, stats: server.New(server.Options{Budget: k.Reports}), lane: make(chan struct{}, 1), changed: make(chan struct{}),
 		models: map[string]*kept{}, came: map[string]int{},
 	}
 	if k.Workers > 0 {
