@@ -137,7 +137,7 @@ func (c *candidate) choice(x *estimator, r Reason) Choice {
 	d := Choice{Index: c.index, Reason: r}
 	if c.ready {
 		d.Wait, d.Expect = int64(x.wait(&c.state)), int64(c.in)
-		if c.state.known { // what others may have sent there since is no fault of the endpoint
+		if c.e.facts.tellsCalls() { // what others may have sent there since is no fault of the endpoint
 			d.Expect += int64(c.state.age)
 		}
 	}
