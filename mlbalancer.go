@@ -65,7 +65,8 @@ func WithProbeMetadata(md map[string]string) Option {
 //     Of several grpc.WithDefaultServiceConfig options the last one counts. To set timeouts or retries of methods as
 //     well, write the whole service config yourself, with the policy's part as [balancer.Config.ServiceConfig] prints
 //     it, and pass it after these options.
-//   - grpc.WithChainUnaryInterceptor adds UnaryClientInterceptor and, within it, the excluding retry of package retry to the chain.
+//   - grpc.WithChainUnaryInterceptor adds UnaryClientInterceptor, which also keeps sequences on their servers, and, within it, the
+//     excluding retry of package retry to the chain.
 //   - grpc.WithDisableRetry switches gRPC's own retries off: two of them would multiply attempts. WithoutRetry leaves gRPC's
 //     alone and adds none of ours.
 //   - grpc.WithChainStreamInterceptor adds StreamClientInterceptor to the chain.
@@ -92,6 +93,6 @@ func DialOptions(opts ...Option) []grpc.DialOption {
 		return append(dial, grpc.WithChainUnaryInterceptor(UnaryClientInterceptor()))
 	}
 	return append(dial,
-		grpc.WithChainUnaryInterceptor(repeating(retry.UnaryClientInterceptor(o.retry...))),
+		grpc.WithChainUnaryInterceptor(recording(retry.UnaryClientInterceptor(o.retry...))),
 		grpc.WithDisableRetry())
 }

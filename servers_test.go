@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -51,13 +52,18 @@ func text(s string) *wrapperspb.StringValue { return wrapperspb.String(s) }
 type servers struct {
 	target    string
 	listeners map[string]*bufconn.Listener
+	running   map[string]*grpc.Server
 	streams   atomic.Int64 // that servers have seen
+
+	mu    sync.Mutex
+	conns map[string][]net.Conn    // to each server
+	cuts  map[string]chan struct{} // closed when the server can be reached again
 }
 
 // serve starts n servers, which answer any method: each message with "<server>:<message>". A message "fail" ends the call with
 // DATA_LOSS, "hang" waits for the caller to go away.
 func serve(t testing.TB, n int) *servers {
-	s := &servers{listeners: map[string]*bufconn.Listener{}}
+	s := &servers{listeners: map[string]*bufconn.Listener{}, running: map[string]*grpc.Server{}}
 	var addrs []string
 	for i := range n {
 		name := fmt.Sprintf("s%d", i)
@@ -69,7 +75,7 @@ func serve(t testing.TB, n int) *servers {
 			return answer(name, stream)
 		}))
 		lis := bufconn.Listen(1 << 16)
-		s.listeners[name] = lis
+		s.listeners[name], s.running[name] = lis, srv
 		addrs = append(addrs, name)
 		done := make(chan error, 1)
 		go func() { done <- srv.Serve(lis) }()
@@ -110,10 +116,43 @@ func answer(server string, stream grpc.ServerStream) error {
 }
 
 func (s *servers) dial(ctx context.Context, addr string) (net.Conn, error) {
-	if lis, ok := s.listeners[addr]; ok {
-		return lis.DialContext(ctx)
+	lis, ok := s.listeners[addr]
+	if !ok {
+		return nil, fmt.Errorf("nothing at %q", addr)
 	}
-	return nil, fmt.Errorf("nothing at %q", addr)
+	s.mu.Lock()
+	cut := s.cuts[addr]
+	s.mu.Unlock()
+	if cut != nil {
+		select {
+		case <-cut:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	conn, err := lis.DialContext(ctx)
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.conns == nil {
+			s.conns = map[string][]net.Conn{}
+		}
+		s.conns[addr] = append(s.conns[addr], conn)
+	}
+	return conn, err
+}
+
+// cut breaks all connections to a server, which goes on, and holds up new ones until mend is called.
+func (s *servers) cut(addr string) (mend func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cut := make(chan struct{})
+	s.cuts = map[string]chan struct{}{addr: cut}
+	for _, conn := range s.conns[addr] {
+		conn.Close()
+	}
+	delete(s.conns, addr)
+	return sync.OnceFunc(func() { close(cut) })
 }
 
 // client opens a channel with DialOptions and whatever opts add before them.

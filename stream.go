@@ -34,6 +34,8 @@ import (
 //   - A timeout that the service config sets for the method starts when the stream is created.
 //   - A grpc.PreparedMsg can be encoded for it only once it is created, so the first message cannot be one.
 //
+// All requests of a stream go to one server, and so do those of each sequence in it.
+//
 // The responses to streams that infer pass through as they are; the policy hears when the first came, which is the latency of the endpoint.
 // On ModelStreamInfer each is a vote for the model that answered, and the errors that Triton sends in responses count as what their
 // texts mean. The interceptor reads them from Go messages and from encoded ones (*[]byte); what a codec makes of them otherwise counts

@@ -43,6 +43,10 @@ type RequestConfig struct {
 	// ModelHeaders are the outgoing metadata keys that may name the model; the first one that is present and not empty counts.
 	// Nil means DefaultModelHeaders, an empty list none. Case is ignored; keys that start with "grpc-" or end with "-bin" are rejected.
 	ModelHeaders []string `json:"modelHeaders,omitzero"`
+	// AffinityHeader is the outgoing metadata key that holds the affinity key of a call whose context has none: a session, say,
+	// or a hash of the beginning of a prompt; see picker.Request. A value of more than 512 bytes counts as none. Empty, the
+	// default, reads none. The same keys are rejected as in ModelHeaders.
+	AffinityHeader string `json:"affinityHeader,omitempty"`
 	// UpdateMethods are methods ("/service/Method" or "/service/*") whose calls are updates, beside those that are known to be.
 	UpdateMethods []string `json:"updateMethods,omitzero"`
 	// ModelFields says where a method's request message names the model: from method ("/service/Method" or "/service/*") to a path of
@@ -249,14 +253,17 @@ func (r *RequestConfig) check() error {
 		path := fmt.Sprintf("request.modelHeaders[%d]", i)
 		h = strings.ToLower(h)
 		if !validHeader(h) {
-			return &strictjson.Error{Path: path, Got: quote(h),
-				Want: `a metadata key of letters, digits, "-", "_" and "." that does not start with "grpc-" or end with "-bin"`}
+			return &strictjson.Error{Path: path, Got: quote(h), Want: wantHeader}
 		}
 		if seen[h] {
 			return &strictjson.Error{Path: path, Got: quote(h) + " a second time", Want: "each key once"}
 		}
 		seen[h] = true
 		r.ModelHeaders[i] = h
+	}
+	r.AffinityHeader = strings.ToLower(r.AffinityHeader)
+	if r.AffinityHeader != "" && !validHeader(r.AffinityHeader) {
+		return &strictjson.Error{Path: "request.affinityHeader", Got: quote(r.AffinityHeader), Want: `"" or ` + wantHeader}
 	}
 	clear(seen)
 	for i, m := range r.UpdateMethods {
@@ -280,6 +287,8 @@ func (r *RequestConfig) check() error {
 	}
 	return nil
 }
+
+const wantHeader = `a metadata key of letters, digits, "-", "_" and "." that does not start with "grpc-" or end with "-bin"`
 
 func validHeader(h string) bool {
 	const allowed = "abcdefghijklmnopqrstuvwxyz0123456789-_."
@@ -323,7 +332,7 @@ func (c *Config) MarshalJSON() ([]byte, error) {
 }
 
 func (r *RequestConfig) isZero() bool {
-	return r.ModelHeaders == nil && r.UpdateMethods == nil && r.ModelFields == nil
+	return r.ModelHeaders == nil && r.AffinityHeader == "" && r.UpdateMethods == nil && r.ModelFields == nil
 }
 
 // Validate reports the first value that is wrong, as ParseConfig would. Zero values are defaults.

@@ -25,6 +25,7 @@ func TestParseConfigSurvivesARoundTrip(t *testing.T) {
 		`{}`,
 		`{"request":{"modelHeaders":[]}}`,
 		`{"request":{"modelHeaders":["X-Model"],"updateMethods":["/a.B/C","/a.D/*"],"modelFields":{"/a.B/C":"1.13"}}}`,
+		`{"request":{"affinityHeader":"X-Session_Id"}}`,
 		`{"inference":{"strategy":"p2c"},"update":{"strategy":"round_robin"}}`,
 		`{"ring":{"virtualNodes":500,"replicas":3,"loadFactor":2},"p2c":{"choices":4}}`,
 		`{"ring":null,"request":{"modelFields":null},"unknown":1}`,
@@ -67,6 +68,9 @@ func TestParseConfigRejectsWithPathGotAndWant(t *testing.T) {
 		{`{"request":{"modelHeaders":["x-bin"]}}`, `model_aware: request.modelHeaders[0] is "x-bin", want`},
 		{`{"request":{"modelHeaders":["a b"]}}`, `model_aware: request.modelHeaders[0] is "a b", want`},
 		{`{"request":{"modelHeaders":["a","A"]}}`, `model_aware: request.modelHeaders[1] is "a" a second time, want each key once`},
+		{`{"request":{"affinityHeader":"x-session-bin"}}`, `model_aware: request.affinityHeader is "x-session-bin", want "" or a metadata key`},
+		{`{"request":{"affinityHeader":"grpc-session"}}`, `model_aware: request.affinityHeader is "grpc-session", want`},
+		{`{"request":{"affinityHeader":["x"]}}`, `model_aware: request.affinityHeader is ["x"], want a string`},
 		{`{"request":{"updateMethods":["Load"]}}`, `model_aware: request.updateMethods[0] is "Load", want "/service/Method" or "/service/*"`},
 		{`{"request":{"updateMethods":["/a/B","/a/B"]}}`, `model_aware: request.updateMethods[1] is "/a/B" a second time`},
 		{`{"request":{"modelFields":{"/a/B":"one"}}}`, `model_aware: request.modelFields["/a/B"] is "one", want a path of field numbers`},
@@ -107,6 +111,7 @@ func TestLint(t *testing.T) {
 		{"wrong level", `{"virtualNodes":3}`, "model_aware: virtualNodes is not a known key"},
 		{"in a child policy", `{"loadBalancingConfig":[{"outlier_detection_experimental":{"childPolicy":[{"model_aware":{"x":1}}]}}]}`, "model_aware: x is not a known key"},
 		{"not there", `{"loadBalancingConfig":[{"round_robin":{}}]}`, "model_aware: loadBalancingConfig does not name the policy"},
+		{"good header", `{"request":{"affinityHeader":"x-session"}}`, ""},
 		{"every typo", `{"a":1,"ring":{"b":2}}`, "model_aware: a is not a known key\nmodel_aware: ring.b is not a known key"},
 		{"no JSON", `x`, "model_aware: the document is x, want an object"},
 	} {
@@ -124,7 +129,7 @@ func TestLint(t *testing.T) {
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Add([]byte(`{"ring":{"virtualNodes":150,"replicas":2,"loadFactor":1.25},"p2c":{"choices":2}}`))
-	f.Add([]byte(`{"request":{"modelHeaders":["x"],"updateMethods":["/a/*"],"modelFields":{"/a/B":"1.2"}},"inference":{"strategy":"ring"}}`))
+	f.Add([]byte(`{"request":{"modelHeaders":["x"],"affinityHeader":"y","updateMethods":["/a/*"],"modelFields":{"/a/B":"1.2"}},"inference":{"strategy":"ring"}}`))
 	f.Add([]byte(`{"health":{"sources":["oip"],"interval":"2s","staleAfter":"6s","weights":{"errors":1,"gpuMemory":0.5},"minDwell":"1s"}}`))
 	f.Add([]byte(`{"health":{"sources":[],"enterUnhealthy":0.1,"leaveUnhealthy":0.9,"panicThreshold":1},"slowStart":{"window":"90s"}}`))
 	f.Add([]byte(`{"health":{"sources":null,"weights":null},"slowStart":{}}`))

@@ -15,6 +15,7 @@ import (
 // requestReader reads the picker's Request of a call, as one Config says. It is immutable.
 type requestReader struct {
 	headers []string
+	session []string                // the header of the affinity key, if one is read
 	fields  map[string]methods.Path // where the config says that messages name the model, by "/service/Method" or "/service/*"
 	updates map[string]bool         // what the config says are updates, likewise
 
@@ -32,6 +33,9 @@ type seenMethod struct {
 
 func newRequestReader(c *RequestConfig) *requestReader {
 	r := &requestReader{headers: c.ModelHeaders, fields: map[string]methods.Path{}, updates: map[string]bool{}}
+	if c.AffinityHeader != "" {
+		r.session = []string{c.AffinityHeader}
+	}
 	for pattern, field := range c.ModelFields {
 		r.fields[pattern], _ = methods.ParsePath(field) // checked when the config was parsed
 	}
@@ -97,6 +101,9 @@ func find[V any](by map[string]V, full string) (v V, ok bool) {
 // read returns the Request of a call and its key: what the caller put into ctx wins over metadata, and metadata over the message, which is
 // nil where there is none.
 func (r *requestReader) read(own picker.Request, key uint64, info *gbalancer.PickInfo, msg any) (picker.Request, uint64) {
+	if own.AffinityKey == "" {
+		own.AffinityKey = header(info.Ctx, r.session)
+	}
 	if own.Type != picker.Auto && own.ModelID != "" {
 		return own, key
 	}
@@ -107,14 +114,15 @@ func (r *requestReader) read(own picker.Request, key uint64, info *gbalancer.Pic
 	if own.ModelID != "" {
 		return own, key
 	}
-	if own.ModelID = r.header(info.Ctx); own.ModelID == "" && msg != nil {
+	if own.ModelID = header(info.Ctx, r.headers); own.ModelID == "" && msg != nil {
 		own.ModelID = m.ReadModel(msg)
 	}
 	return own, picker.Key(own.ModelID)
 }
 
-func (r *requestReader) header(ctx context.Context) string {
-	for _, h := range r.headers {
+// header returns the first value that metadata has for one of a number of keys and that is neither empty nor too long.
+func header(ctx context.Context, keys []string) string {
+	for _, h := range keys {
 		for _, v := range metadata.ValueFromOutgoingContext(ctx, h) {
 			if v != "" && len(v) <= methods.MaxModel {
 				return v

@@ -45,6 +45,9 @@ func (s *snapshot) Pick(info gbalancer.PickInfo) (gbalancer.PickResult, error) {
 	choice := s.table.Place(&a.query, deadlineOf(info.Ctx), &a.Attempt)
 	if choice.Index < 0 {
 		a.release()
+		if choice.Reason == picker.Pinned {
+			return gbalancer.PickResult{}, s.refusePinned(call.Pin)
+		}
 		return gbalancer.PickResult{}, s.refuse(choice.Reason)
 	}
 	if call != nil {
@@ -64,12 +67,17 @@ func (s *snapshot) refuse(r picker.Reason) error {
 	case picker.Tried:
 		return errTried
 	case picker.Refused:
-		if !s.policy.refused.Load() {
-			s.policy.refused.Store(true)
-		}
+		s.wake()
 		return s.policy.guarded
 	}
 	return s.refusal
+}
+
+// wake has the calls that were refused look for a place again before long.
+func (s *snapshot) wake() {
+	if !s.policy.refused.Load() {
+		s.policy.refused.Store(true)
+	}
 }
 
 // deadlineOf returns when the call's time is over, on the clock of monotonic; 0 if it has all the time.
@@ -123,7 +131,7 @@ func (a *attempt) read(call *picker.Call, own picker.Request, key uint64, info *
 		call.Resolve(req, key)
 	}
 	q.Request, q.Key = req, key
-	q.Avoid, q.Fresh, q.Stream = call.Tried(), call.Fresh, call.Stream
+	q.Avoid, q.Fresh, q.Stream, q.Pin = call.Tried(), call.Fresh, call.Stream, call.Pin
 }
 
 // end is the attempt's Done. gRPC calls it once, possibly after the policy was closed. If nothing was sent the call never happened, whatever

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -204,6 +205,36 @@ func TestRequestPrecedence(t *testing.T) {
 				require.Equal(t, picker.Key(req.ModelID), key)
 			}
 		})
+	}
+}
+
+func TestAffinityKey(t *testing.T) {
+	reader := func(config string) *requestReader {
+		c, err := ParseConfig([]byte(config))
+		require.NoError(t, err)
+		return newRequestReader(&c.Request)
+	}
+	configured := reader(`{"request":{"affinityHeader":"X-Session"}}`)
+	md := metadata.AppendToOutgoingContext(context.Background(), "x-session", "from-metadata")
+	full := picker.Request{ModelID: "m", Type: picker.Inference}
+	for _, tc := range []struct {
+		name   string
+		reader *requestReader
+		ctx    context.Context
+		own    picker.Request
+		want   string
+	}{
+		{"header", configured, md, picker.Request{}, "from-metadata"},
+		{"header, and all else from the caller", configured, md, full, "from-metadata"},
+		{"caller over header", configured, md, picker.Request{AffinityKey: "mine"}, "mine"},
+		{"no header", configured, context.Background(), full, ""},
+		{"header too long", configured, metadata.AppendToOutgoingContext(context.Background(), "x-session", strings.Repeat("s", 513)), full, ""},
+		{"no header configured", reader(`{}`), md, full, ""},
+		{"caller, no header configured", reader(`{}`), md, picker.Request{AffinityKey: "mine"}, "mine"},
+	} {
+		got, _ := tc.reader.read(tc.own, picker.Key(tc.own.ModelID), &gbalancer.PickInfo{FullMethodName: inferMethod, Ctx: tc.ctx}, nil)
+		tc.own.AffinityKey = tc.want
+		require.Equal(t, tc.own, got, tc.name)
 	}
 }
 

@@ -100,6 +100,7 @@ type affinity struct {
 type candidate struct {
 	index int
 	e     *Endpoint
+	model *Model // on it, if it is known to hold it
 	state state
 	in    float64 // nanoseconds until it is expected to have answered
 	ready bool    // it holds the model now
@@ -112,29 +113,31 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 		return s.ring.Pick(t, q)
 	}
 	p := g.residency.get(q.Key)
-	x := estimator{t: t, now: q.Now, workers: s.workers, load: s.load, chain: g.residency.chain(), others: t.othersPerEndpoint(q.Now)}
+	x := estimator{t: t, now: q.Now, workers: s.workers, load: s.load, others: t.othersPerEndpoint(q.Now)}
 	x.service, x.mean = g.services(p, q)
-	best, found, loading := s.warmest(&x, g, p, q)
+	var best candidate
+	found, loading := s.warmest(&x, g, p, q, &best)
 	if found && best.ready && best.in <= soon*x.service {
-		return best.choice(&x, Warm)
+		return s.session(&x, g, p, q, &best)
 	}
+	x.chain = g.residency.chain()
 	c, ok := s.coldest(&x, g, q)
 	switch {
 	case !ok && !found:
 		return t.refuse()
 	case !found || ok && best.in > c.in+c.hesitation(loading):
 		c.opened(&x, g, q)
-		return c.choice(&x, Cold)
+		return c.choice(&x, Cold, p)
 	case ok && !loading && s.grows(&x, p, &best, &c):
 		c.opened(&x, g, q)
-		return c.choice(&x, Grown)
+		return c.choice(&x, Grown, p)
 	}
-	return best.choice(&x, Warm)
+	return s.session(&x, g, p, q, &best)
 }
 
 // choice is the decision for a candidate.
-func (c *candidate) choice(x *estimator, r Reason) Choice {
-	d := Choice{Index: c.index, Reason: r}
+func (c *candidate) choice(x *estimator, r Reason, p *placement) Choice {
+	d := Choice{Index: c.index, Reason: r, model: c.model, placement: p}
 	if c.ready {
 		d.Wait, d.Expect = int64(x.wait(&c.state)), int64(c.in)
 		if c.e.facts.tellsCalls() { // what others may have sent there since is no fault of the endpoint
@@ -169,40 +172,16 @@ func (c *cold) opened(x *estimator, g *Guard, q *Query) {
 // maxWarm is how many holders of a model are looked at, at most.
 const maxWarm = 64
 
-// warmest returns the endpoint, of those that hold the model or load it, that is expected to answer first, and whether one is loading it.
-func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query) (best candidate, found, loading bool) {
-	var hs []holder
+// warmest finds the endpoint, of those that hold the model or load it, that is expected to answer first, and reports whether there is one, and
+// whether one is loading the model.
+func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query, best *candidate) (found, loading bool) {
 	if p != nil {
-		hs = *p.holders.Load()
+		if hs := p.held(); len(hs) > 0 {
+			found, loading = s.warm(x, g, hs, q, best)
+		}
 	}
-	var looked [manyHolders]candidate
-	n := 0
-	if len(hs) > 0 {
-		// All are looked at in turn, from one that is drawn.
-		at := int(below(s.rand(), len(hs)))
-		for range min(len(hs), maxWarm) {
-			c, ok := s.consider(x, g, &hs[at], q)
-			if at++; at == len(hs) {
-				at = 0
-			}
-			if !ok {
-				continue
-			}
-			loading = loading || !c.ready
-			if !found || c.in < best.in {
-				best, found = c, true
-			}
-			if n < len(looked) {
-				looked[n] = c
-				n++
-			}
-			if n >= samples && best.ready && (best.in <= soon*x.service || len(hs) > manyHolders) {
-				break
-			}
-		}
-		if found && best.ready && n >= samples && best.in > soon*x.service {
-			best = s.spread(looked[:n], best)
-		}
+	if x.now >= g.openings.until.Load() {
+		return found, loading
 	}
 	for n := range openingProbe {
 		o, e := g.openings.of(q.Key, n, x.now)
@@ -214,18 +193,49 @@ func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query) (best
 		if !x.t.seats(i, e) || !x.t.usable(uint32(i), q) {
 			continue
 		}
-		c := candidate{index: i, e: e, state: x.of(e)}
+		c := candidate{index: i, e: e}
+		x.of(e, &c.state)
 		c.in = float64(max(0, o.readyAt.Load()-x.now)) + x.behind(e) + x.service*c.state.slow
 		if !found || c.in < best.in {
-			best, found = c, true
+			*best, found = c, true
 		}
 	}
-	return best, found, loading
+	return found, loading
+}
+
+// warm is warmest among the holders.
+func (s *affinity) warm(x *estimator, g *Guard, hs []holder, q *Query, best *candidate) (found, loading bool) {
+	var looked [manyHolders + 1]candidate // the last one is of those for which there is no room
+	n := 0
+	// All are looked at in turn, from one that is drawn.
+	at := int(below(s.rand(), len(hs)))
+	for range min(len(hs), maxWarm) {
+		c := &looked[n]
+		ok := s.consider(x, g, &hs[at], q, c)
+		if at++; at == len(hs) {
+			at = 0
+		}
+		if !ok {
+			continue
+		}
+		loading = loading || !c.ready
+		if !found || c.in < best.in {
+			*best, found = *c, true
+		}
+		n = min(n+1, manyHolders)
+		if n >= samples && best.ready && (best.in <= soon*x.service || len(hs) > manyHolders) {
+			break
+		}
+	}
+	if found && best.ready && n >= samples && best.in > soon*x.service {
+		s.spread(looked[:n], best)
+	}
+	return found, loading
 }
 
 // spread draws among the candidates that are as good as the best for all that is known: how busy others keep an endpoint is the less known the
 // older its server's word is, the busier it is and the less of it is this client's doing.
-func (s *affinity) spread(cs []candidate, best candidate) candidate {
+func (s *affinity) spread(cs []candidate, best *candidate) {
 	st := &best.state
 	share := (st.own + 1) / (st.calls + 1)
 	band := best.in + min(st.age, maxBand)*min(1, st.calls/st.workers)*max(0, 1-share)
@@ -236,20 +246,21 @@ func (s *affinity) spread(cs []candidate, best candidate) candidate {
 			n++
 		}
 	}
-	return cs[below(s.rand(), n)]
+	*best = cs[below(s.rand(), n)]
 }
 
 // maxBand bounds the difference that counts as none.
 const maxBand = 2 * float64(time.Second)
 
 // consider looks at an endpoint that holds the model or loads it, and reports whether it may be sent the call.
-func (s *affinity) consider(x *estimator, g *Guard, h *holder, q *Query) (c candidate, ok bool) {
+func (s *affinity) consider(x *estimator, g *Guard, h *holder, q *Query, c *candidate) bool {
 	e := h.endpoint
 	i := int(e.slot.Load())
 	if !x.t.seats(i, e) || x.t.status[i] != Ready || !(x.t.members[i].Weight > 0) || !g.admitsHolder(e, h.model, q) {
-		return c, false
+		return false
 	}
-	c = candidate{index: i, e: e, state: x.of(e), ready: true}
+	c.index, c.e, c.model, c.ready = i, e, h.model, true
+	x.of(e, &c.state)
 	c.in = x.warm(&c.state)
 	switch ramp := e.ramp(q.Now); {
 	case ramp >= overdue:
@@ -261,7 +272,7 @@ func (s *affinity) consider(x *estimator, g *Guard, h *holder, q *Query) (c cand
 		c.ready = false
 		c.in += float64(max(0, h.model.readyAt.Load()-q.Now)) + x.behind(e)
 	}
-	return c, true
+	return true
 }
 
 // coldest returns the endpoint, of the first along the ring that do not hold the model, that is expected to answer first. A model that many hold
@@ -314,7 +325,8 @@ const (
 
 // empty looks at an endpoint that would have to load the model.
 func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) cold {
-	c := cold{candidate: candidate{index: index, e: e, state: x.of(e)}}
+	c := cold{candidate: candidate{index: index, e: e}}
+	x.of(e, &c.state)
 	wait, work := x.wait(&c.state), x.service*c.state.slow
 	free, load := x.laneFree(e)
 	c.load, c.cost, c.chain, c.resident = load, x.evictionCost(e, load), x.chain, wait+work
@@ -331,7 +343,7 @@ func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) c
 // grows throws the dice for another copy of a model, which is to be on c.
 func (s *affinity) grows(x *estimator, p *placement, best *candidate, c *cold) bool {
 	regret := best.in - c.resident
-	if regret <= 0 || p == nil || len(*p.holders.Load()) >= s.replicas {
+	if regret <= 0 || p == nil || len(p.held()) >= s.replicas {
 		return false
 	}
 	share := (best.state.own + 1) / (best.state.calls + 1)

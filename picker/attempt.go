@@ -17,6 +17,7 @@ type Attempt struct {
 	permit    breaker.Permit
 	pair      *breaker.Pair // nil if the model's breaker has nothing to say
 	pairPass  breaker.Permit
+	pin       *Pin       // nil if the call may go anywhere
 	responses *Responses // nil if nobody reports the call's responses
 }
 
@@ -25,8 +26,17 @@ type Attempt struct {
 const maxPlace = 4
 
 // Place chooses an endpoint for a request, gets the breakers' leave and counts the call in. deadline is when the call's time is over, on
-// the clock of q.Now, and 0 if it has none. A Choice with Index -1 leaves a as it was.
+// the clock of q.Now, and 0 if it has none. A Choice with Index -1 leaves a as it was. A call with a Pin that is held goes
+// to the Pin's endpoint, or nowhere.
 func (t *Table) Place(q *Query, deadline int64, a *Attempt) Choice {
+	if q.Pin != nil {
+		return t.placePinned(q, deadline, a)
+	}
+	return t.place(q, deadline, a)
+}
+
+// place is Place for a call that may go anywhere.
+func (t *Table) place(q *Query, deadline int64, a *Attempt) Choice {
 	q.nPassed = 0
 	for range maxPlace {
 		c := t.Pick(q)
@@ -35,15 +45,21 @@ func (t *Table) Place(q *Query, deadline int64, a *Attempt) Choice {
 		}
 		e := t.members[c.Index].Endpoint
 		a.expect, a.wait, a.loads = c.Expect, c.Wait, c.loads()
+		a.model, a.placed = c.model, c.placement
 		if a.enter(t.plan.Guard, e, q, deadline) {
-			a.endpoint, a.cost, a.request, a.key, a.began = e, q.Cost(), q.Request, q.Key, q.Now
-			a.reason = a.why(c.Reason)
-			e.Begin(a.cost, a.reason)
-			return Choice{Index: c.Index, Reason: a.reason}
+			return a.begin(c.Index, e, q, c.Reason)
 		}
 		q.pass(e)
 	}
 	return Choice{Index: -1, Reason: Refused}
+}
+
+// begin counts the call in at an endpoint that has let it enter.
+func (a *Attempt) begin(index int, e *Endpoint, q *Query, r Reason) Choice {
+	a.endpoint, a.cost, a.request, a.key, a.began = e, q.Cost(), q.Request, q.Key, q.Now
+	a.reason = a.why(r)
+	e.Begin(a.cost, a.reason)
+	return Choice{Index: index, Reason: a.reason}
 }
 
 // why returns the reason for a choice, once it is known what the breakers say.
@@ -60,7 +76,7 @@ func (a *Attempt) why(r Reason) Reason {
 
 // enter gets the breakers' leave.
 func (a *Attempt) enter(g *Guard, e *Endpoint, q *Query, deadline int64) (ok bool) {
-	a.guard, a.model, a.pair, a.permit, a.pairPass = g, nil, nil, breaker.Permit{}, breaker.Permit{}
+	a.guard, a.pair, a.permit, a.pairPass = g, nil, breaker.Permit{}, breaker.Permit{}
 	if g == nil {
 		return true
 	}
@@ -150,7 +166,7 @@ func (a *Attempt) known(e *Endpoint, q *Query) *Model {
 
 // Clear lets go of all that the attempt refers to, so that it may be kept for another call.
 func (a *Attempt) Clear() {
-	a.endpoint, a.guard, a.model, a.pair, a.responses = nil, nil, nil, nil, nil
+	a.endpoint, a.guard, a.model, a.placed, a.pair, a.responses, a.pin = nil, nil, nil, nil, nil, nil, nil
 	a.request = Request{}
 }
 
@@ -177,6 +193,9 @@ func (a *Attempt) Slow() time.Duration {
 func (a *Attempt) End(now int64, o Outcome, pushback time.Duration, timed bool) {
 	if o == Unsent {
 		a.endpoint.Unpick(a.cost, a.reason)
+		if a.pin != nil {
+			a.pin.part()
+		}
 		a.leave(now, breaker.Unsent, breaker.Unsent)
 		return
 	}

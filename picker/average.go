@@ -29,18 +29,34 @@ func (p *peakEWMA) decay(now int64, v float64) float64 {
 	return decayed(float64(now-p.stamp.Load()) / max(v, min(decayLatencies*v, maxDecay)))
 }
 
-// decayed returns exp(-x), and 1 for x below 0.
+// decayed returns exp(-x), within 4e-11 of it, and 1 for x below 0. It takes half the time of math.Exp, which was a fifth of a pick: exp(-x) is a
+// power of 2, whose exponent is counted, times one of its roots, which are kept, times what a few terms of the series give for the rest.
 func decayed(x float64) float64 {
 	switch {
 	case x <= 0:
 		return 1
-	case x < 0.01:
-		return 1 - x // within .005 % of it, at a fraction of the cost
 	case x > 30:
 		return 0 // 1e-13 of whatever it was
 	}
-	return math.Exp(-x)
+	k := int(x*(rootsOfHalf*math.Log2E) + .5)
+	rest := x - float64(k)*(math.Ln2/rootsOfHalf) // at most .0054 either way
+	power := math.Float64frombits(math.Float64bits(halved[k&(rootsOfHalf-1)]) - uint64(k>>rootsBits)<<mantissaBits)
+	return power * (1 - rest + rest*rest*(1./2-rest*(1./6)))
 }
+
+const (
+	rootsBits    = 6
+	rootsOfHalf  = 1 << rootsBits
+	mantissaBits = 52 // of a float64
+)
+
+// halved holds 2^(-i/64).
+var halved = func() (roots [rootsOfHalf]float64) {
+	for i := range roots {
+		roots[i] = math.Exp2(-float64(i) / rootsOfHalf)
+	}
+	return roots
+}()
 
 func (p *peakEWMA) observe(now int64, x float64) {
 	for {

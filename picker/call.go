@@ -19,6 +19,8 @@ type Call struct {
 	Responses *Responses
 	// Decision, if not nil, is filled in by each attempt's pick.
 	Decision *Decision
+	// Pin, if not nil, holds the call on the endpoint of the others that share it.
+	Pin *Pin
 	// Fresh refuses an attempt when every endpoint that could take it was tried already. Otherwise such an attempt goes to one
 	// of those.
 	Fresh bool

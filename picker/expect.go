@@ -50,7 +50,7 @@ type state struct {
 
 // of estimates how busy an endpoint is: what its server said last that others have there, the less trusted the older it is, and this client's own
 // calls in full. Calls that wait for a load are no load.
-func (x *estimator) of(e *Endpoint) (s state) {
+func (x *estimator) of(e *Endpoint, s *state) {
 	f := &e.facts
 	own, _ := e.working()
 	s.own = float64(own)
@@ -62,7 +62,7 @@ func (x *estimator) of(e *Endpoint) (s state) {
 	if at == 0 || x.now-at > maxFactsAge || has&health.HasActive == 0 {
 		s.age = float64(maxFactsAge)
 		s.calls += x.others
-		return s
+		return
 	}
 	if w := f.workers.Load(); w > 0 {
 		s.workers = float64(w)
@@ -72,7 +72,6 @@ func (x *estimator) of(e *Endpoint) (s state) {
 		others = x.others + (others-x.others)*decayed(s.age/(ageOfServices*x.service))
 	}
 	s.calls = max(s.own+others, s.own-float64(f.waits.Load()), 0)
-	return s
 }
 
 // wait returns how long one more call waits for a worker.

@@ -11,14 +11,14 @@ import (
 // facts is how busy an endpoint's server said it was, last. Whoever reads while it is written finds some words of the one report and some
 // of the other, which is no worse than either.
 type facts struct {
-	at     atomic.Int64 // as of when; 0 before the first
-	has    atomic.Uint32
-	period atomic.Int64 // how often it is said at least, as far as that is known
-	own    atomic.Int32 // this client's calls on it at that time
-	active atomic.Int32
-	waits  atomic.Int32
+	at      atomic.Int64 // as of when; 0 before the first
+	has     atomic.Uint32
+	own     atomic.Int32 // this client's calls on it at that time
+	active  atomic.Int32
+	waits   atomic.Int32
+	workers atomic.Int32
 
-	workers     atomic.Int32
+	period      atomic.Int64 // how often it is said at least, as far as that is known
 	connections atomic.Int32
 	memoryFree  atomic.Uint32 // float32
 	utilization atomic.Uint32 // float32

@@ -143,7 +143,7 @@ func (g *Guard) services(p *placement, q *Query) (own, mean float64) {
 		mean = defaultService
 	}
 	if p != nil {
-		if hs := *p.holders.Load(); len(hs) > 0 {
+		if hs := p.held(); len(hs) > 0 {
 			own = float64(hs[0].model.reported.Load())
 		}
 		if own == 0 {

@@ -131,17 +131,20 @@ func compare(a, b *Member, q *Query) (la, lb float64) {
 	}
 	la /= max(1, a.ramp(q.Now)) // less than 1 is for the draws
 	lb /= max(1, b.ramp(q.Now))
-	if sa, sb := a.worth(), b.worth(); sa > latencyBand*sb || sb > latencyBand*sa {
-		la /= sa
-		lb /= sb
+	// A low score may be low for the same latency: the worse of the two counts.
+	sa, sb := 1., 1.
+	if wa, wb := a.worth(), b.worth(); wa > latencyBand*wb || wb > latencyBand*wa {
+		sa, sb = 1/wa, 1/wb
 	}
 	switch ta, tb := a.Latency(), b.Latency(); {
 	case ta == 0 || tb == 0: // one that has not answered yet is judged by its load alone
 	case ta > latencyBand*tb:
-		la *= slowness(a.Endpoint, tb, q.Now)
+		sa = max(sa, slowness(a.Endpoint, tb, q.Now))
 	case tb > latencyBand*ta:
-		lb *= slowness(b.Endpoint, ta, q.Now)
+		sb = max(sb, slowness(b.Endpoint, ta, q.Now))
 	}
+	la *= sa
+	lb *= sb
 	return la, lb
 }
 

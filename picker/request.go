@@ -37,6 +37,12 @@ type Request struct {
 	// ModelID is the model's name, or "name:version" where the call asks for a version. Empty means that the
 	// call names no model: it is placed by load alone.
 	ModelID string
+	// AffinityKey names what the call shares with others beside its model, and a server may have kept of them: a session, the
+	// beginning of a prompt. Calls of one model and key go to one of the endpoints that hold the model, the same for all clients,
+	// as long as it is expected to answer nearly as soon as any other. It is a preference of the strategy "affinity" among
+	// endpoints that hold the model: it never has a model loaded, and it counts for nothing in other strategies and where
+	// servers do not say what they hold. Empty, the default, means none.
+	AffinityKey string
 	// Type is the kind of call. The zero value leaves it to the method.
 	Type Type
 	// Tokens is the expected size of the call, prompt and answer together. 0 or less means unknown and counts as

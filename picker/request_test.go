@@ -37,7 +37,7 @@ func TestRequestContext(t *testing.T) {
 	assert.Zero(t, got)
 	assert.Zero(t, key)
 
-	req := Request{ModelID: "abc", Type: Update, Tokens: 7}
+	req := Request{ModelID: "abc", AffinityKey: "session", Type: Update, Tokens: 7}
 	ctx = NewContext(ctx, req)
 	got, ok = FromContext(ctx)
 	assert.True(t, ok)

@@ -26,8 +26,8 @@ const maxPlacements = 1 << 14
 
 // placement is where one model is, and how it does.
 type placement struct {
-	holders atomic.Pointer[[]holder]
-	service average // how long it takes, without waiting
+	holders atomic.Pointer[holders] // ascending by the endpoints' keys
+	service average                 // how long it takes, without waiting
 	credit  credit
 }
 
@@ -36,6 +36,23 @@ type holder struct {
 	endpoint *Endpoint
 	model    *Model
 }
+
+// holders are those of one model. A few are kept beside the slice, so that a pick finds all in one place.
+type holders struct {
+	all []holder
+	few [3]holder
+}
+
+func holdersOf(all []holder) *holders {
+	h := &holders{all: all}
+	if len(all) <= len(h.few) {
+		h.all = append(h.few[:0], all...)
+	}
+	return h
+}
+
+// held returns the endpoints that hold or load the model. The slice is not to be changed.
+func (p *placement) held() []holder { return p.holders.Load().all }
 
 // opening is a load that this client has caused and that no report has confirmed or denied.
 type opening struct {
@@ -57,10 +74,13 @@ const (
 )
 
 // openings are what this client has had loaded and has not heard of. Who reads one that is being replaced takes one load for another, for one pick.
-type openings [openingSlots]opening
+type openings struct {
+	until atomic.Int64 // when none is valid any more
+	slots [openingSlots]opening
+}
 
 func (os *openings) slot(model uint64, i int) *opening {
-	return &os[(model>>32+uint64(i))%openingSlots]
+	return &os.slots[(model>>32+uint64(i))%openingSlots]
 }
 
 // valid reports whether nothing has been heard of the endpoint since.
@@ -98,6 +118,9 @@ func (os *openings) add(model uint64, e *Endpoint, now int64, ready float64) {
 	oldest.at.Store(now)
 	oldest.readyAt.Store(now + int64(ready))
 	oldest.model.Store(model)
+	if until := now + int64(ready) + openingFor; until > os.until.Load() {
+		os.until.Store(until)
+	}
 }
 
 // holds reports whether an endpoint holds a model or is having it loaded, by what its server says or this client has done.
@@ -144,13 +167,14 @@ func (d *shift) moved(e *Endpoint, m *Model, from, to health.ModelState) {
 	}
 	var hs []holder
 	if old := p.holders.Load(); old != nil {
-		hs = slices.DeleteFunc(slices.Clone(*old), func(h holder) bool { return h.endpoint == e })
+		hs = slices.DeleteFunc(slices.Clone(old.all), func(h holder) bool { return h.endpoint == e })
 	}
 	if is {
-		hs = append(hs, holder{e, m})
+		at, _ := position(hs, e.key)
+		hs = slices.Insert(hs, at, holder{e, m})
 	}
-	before := len(*p.holders.Load())
-	p.holders.Store(&hs)
+	before := len(p.held())
+	p.holders.Store(holdersOf(hs))
 	d.copied.Add(int64(len(hs) - before))
 	switch {
 	case before == 0 && len(hs) > 0:
@@ -186,11 +210,11 @@ func (d *shift) placement(key uint64, make bool) *placement {
 			d.fresh = map[uint64]*placement{}
 		}
 		if len(d.fresh) >= maxPlacements {
-			maps.DeleteFunc(d.fresh, func(_ uint64, p *placement) bool { return len(*p.holders.Load()) == 0 })
+			maps.DeleteFunc(d.fresh, func(_ uint64, p *placement) bool { return len(p.held()) == 0 })
 		}
 	}
 	p = &placement{}
-	p.holders.Store(&[]holder{})
+	p.holders.Store(&holders{})
 	if len(d.fresh) < maxPlacements {
 		d.fresh[key] = p
 	}
@@ -216,7 +240,7 @@ func (r *residency) copies(key uint64) int {
 	if p == nil {
 		return 0
 	}
-	return len(*p.holders.Load())
+	return len(p.held())
 }
 
 // average is an exponentially weighted moving average by count.

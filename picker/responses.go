@@ -76,6 +76,7 @@ func (r *Responses) Received(now int64, waited time.Duration, model string, o Ou
 	v := r.visit
 	if model != "" && !v.asksFor(model) {
 		v.request.ModelID, v.key, v.model = model, Key(model), nil
+		v.placed = nil
 	}
 	own, of := v.count(now, o, 0, took, timed)
 	r.vote(&v, now, first, o, own, of)

@@ -26,6 +26,8 @@ type Query struct {
 	Stream bool
 	// Fresh says that the call is not to go to an endpoint of Avoid, not even if there is no other.
 	Fresh bool
+	// Pin, if not nil, is what holds the call on one endpoint; see Table.Place.
+	Pin *Pin
 	// Avoid lists endpoints that earlier attempts of the same call tried; usually empty, never long.
 	Avoid []*Endpoint
 
@@ -52,7 +54,7 @@ func (q *Query) Avoids(e *Endpoint) bool {
 
 // Clear lets go of all that the query refers to, so that it may be kept for another call.
 func (q *Query) Clear() {
-	q.Request, q.Avoid, q.Fresh = Request{}, nil, false
+	q.Request, q.Avoid, q.Fresh, q.Pin = Request{}, nil, false, nil
 	clear(q.passed[:q.nPassed])
 	q.nPassed = 0
 }
@@ -72,6 +74,9 @@ type Choice struct {
 	// Expect is how long the call is expected to take there, in nanoseconds, and Wait the part of it until the server begins to work on it. 0: nothing is
 	// expected.
 	Expect, Wait int64
+
+	model     *Model // on the endpoint, and its placement, where the strategy has looked them up; else nil
+	placement *placement
 }
 
 // loads reports whether the call waits for its model to be loaded, for all that the strategy knows.
@@ -82,7 +87,7 @@ func (c *Choice) loads() bool {
 // Reason says why an endpoint was chosen, or why none was.
 type Reason uint8
 
-// The reasons. Those up to Tried come with Index -1; all others with an endpoint.
+// The reasons. Those up to Pinned come with Index -1; all others with an endpoint.
 const (
 	// NoneReady: no endpoint can take the call.
 	NoneReady Reason = iota
@@ -93,6 +98,8 @@ const (
 	Refused
 	// Tried: every endpoint that could take the call was tried before.
 	Tried
+	// Pinned: the one endpoint that the call may go to cannot take it.
+	Pinned
 	// Home: the first endpoint of the model's ring order.
 	Home
 	// Replica: a later one of the model's replicas, since those before it are over their bound or unusable.
@@ -113,6 +120,10 @@ const (
 	Cold
 	// Grown: an endpoint that has to load the model, which is due another copy.
 	Grown
+	// Session: the endpoint, of those that hold the model, that the call's affinity key belongs to.
+	Session
+	// Sequence: the endpoint that has what came before in the call's sequence.
+	Sequence
 	// Probe: a call that finds out whether an endpoint, or a model on it, has recovered.
 	Probe
 	// Panic: an endpoint that would not be used if enough others were usable.
@@ -123,9 +134,10 @@ const (
 )
 
 var reasonNames = [NumReasons]string{
-	NoneReady: "none-ready", Wait: "wait", Refused: "refused", Tried: "tried", Home: "home", Replica: "replica", Overflow: "overflow",
+	NoneReady: "none-ready", Wait: "wait", Refused: "refused", Tried: "tried", Pinned: "pinned",
+	Home: "home", Replica: "replica", Overflow: "overflow",
 	LessLoaded: "less-loaded", Tie: "tie", Only: "only", Turn: "turn", Warm: "warm", Cold: "cold", Grown: "grown",
-	Probe: "probe", Panic: "panic",
+	Session: "session", Sequence: "sequence", Probe: "probe", Panic: "panic",
 }
 
 // String returns the reason in lower case, with dashes.

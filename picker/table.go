@@ -149,9 +149,9 @@ func (t *Table) Pick(q *Query) Choice {
 		q.Avoid = nil
 		c = s.Pick(t, q)
 	}
-	if c.Reason == Refused && t.plan.Guard != nil { // perhaps since nobody holds the model: then let a server say so
+	if c.Reason == Refused && t.plan.Guard != nil { // perhaps since nobody holds the model: then let a server say so, not always the same one
 		q.anywhere = true
-		c = s.Pick(t, q)
+		c = t.update.Pick(t, q)
 		q.anywhere = false
 	}
 	q.Avoid = avoid
@@ -175,6 +175,15 @@ func (t *Table) Ready() []uint32 { return t.ready }
 
 // InferenceStrategy returns the strategy for calls that name a model.
 func (t *Table) InferenceStrategy() Strategy { return t.inference }
+
+// Lists reports whether an endpoint is a member.
+func (t *Table) Lists(e *Endpoint) bool { return t.seats(int(e.slot.Load()), e) }
+
+// Takes reports whether an endpoint is a member that is Ready and has a weight above 0.
+func (t *Table) Takes(e *Endpoint) bool {
+	i := int(e.slot.Load())
+	return t.seats(i, e) && t.status[i] == Ready && t.members[i].Weight > 0
+}
 
 // usable reports whether the member at i may be chosen for q.
 func (t *Table) usable(i uint32, q *Query) bool {

@@ -12,7 +12,8 @@ type visit struct {
 	guard    *Guard
 	request  Request
 	key      uint64
-	model    *Model // what is known of the model on the endpoint, if that was looked up; else nil
+	model    *Model     // what is known of the model on the endpoint, if that was looked up; else nil
+	placed   *placement // the model's placement, likewise
 	cost     uint32
 	began    int64
 	expect   int64 // how long it was expected to take, and how much of that to wait; 0 if nothing was
@@ -106,7 +107,11 @@ func (v *visit) learn(now int64, took time.Duration) {
 		v.endpoint.slow.observe(now, float64(took)/float64(v.expect))
 	}
 	net := max(float64(took)-float64(v.wait), minNet*float64(took)) / v.request.size()
-	if p := v.guard.residency.get(v.key); p != nil {
+	p := v.placed
+	if p == nil {
+		p = v.guard.residency.get(v.key)
+	}
+	if p != nil {
 		p.service.add(net, serviceWeightNet)
 	}
 	if sampled(now) {

@@ -20,21 +20,68 @@ import (
 // p2c is the config that places all calls by load.
 const p2c = `{"inference":{"strategy":"p2c"}}`
 
+// placing is what places calls for a model that all servers hold by load.
+type placing struct {
+	inference string        // the section of the policy's config
+	informed  bool          // servers say what they hold
+	forgets   time.Duration // in how long an endpoint that was slow is tried again, and has half its share
+}
+
+// config returns the policy's config, with more sections if sections is not empty.
+func (p placing) config(sections string) string {
+	return `{"inference":` + p.inference + sections + `}`
+}
+
+// byLoad runs a test with p2c, and with affinity at work.
+func byLoad(t *testing.T, test func(t *testing.T, p placing)) {
+	t.Parallel()
+	t.Run("p2c", func(t *testing.T) {
+		inBubble(t, func(t *testing.T) { test(t, placing{`{"strategy":"p2c"}`, false, 5 * time.Second}) })
+	})
+	t.Run("affinity", func(t *testing.T) { inBubble(t, func(t *testing.T) { test(t, placing{`{}`, true, time.Minute}) }) })
+}
+
+// fleet starts servers that hold the model m.
+func (p placing) fleet(t *testing.T, n int) *rig.Fleet {
+	f := rig.New(t, n)
+	for _, b := range f.Backends {
+		if p.informed {
+			b.Keeps(rig.Keeping{}, "m")
+		}
+	}
+	return f
+}
+
+// ready waits until all that a client is to know of n endpoints is known.
+func (p placing) ready(c *rig.Client, n int) {
+	if p.informed {
+		c.Informed(n)
+		return
+	}
+	c.Ready(n)
+}
+
+// client returns a channel to a fleet of n that is ready.
+func (p placing) client(f *rig.Fleet, n int) *rig.Client {
+	c := f.Client(rig.Setup{Config: p.config("")})
+	p.ready(c, n)
+	return c
+}
+
 // share returns a server's calls as a part of its fair share.
 func share(rs rig.Results, backend string, servers int) float64 {
 	return rs.Share(backend) * float64(servers)
 }
 
 // Ties must not always go to the same backend (kubernetes-sigs/gateway-api-inference-extension#1204).
-func TestP2C01(t *testing.T) { inBubble(t, testP2C01) }
+func TestP2C01(t *testing.T) { byLoad(t, testP2C01) }
 
-func testP2C01(t *testing.T) {
-	f := rig.New(t, 8)
+func testP2C01(t *testing.T, p placing) {
+	f := p.fleet(t, 8)
 	for _, b := range f.Backends {
 		b.Takes(time.Millisecond)
 	}
-	c := f.Client(rig.Setup{Config: p2c})
-	c.Ready(8)
+	c := p.client(f, 8)
 	for _, inFlight := range []int{1, 2} {
 		rs := rig.Closed(inFlight, 8000, func(int) rig.Result { return c.Send("m", limit) })
 		require.Empty(t, rs.Failed(), "%v", rs)
@@ -67,10 +114,9 @@ func number(ctx context.Context) int {
 // A caller that gives up must not lower the score of a healthy backend (go-kratos/kratos#3834), nor move
 // its breaker. That no failure is exported joins with metrics.
 func TestP2C02(t *testing.T) {
-	t.Parallel()
 	t.Run("cancelled", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			f := rig.New(t, 5)
+		byLoad(t, func(t *testing.T, p placing) {
+			f := p.fleet(t, 5)
 			var pending sync.Map // from the call's number to what cancels it
 			for i, b := range f.Backends {
 				b.Handle(func(ctx context.Context, _ string) error {
@@ -82,8 +128,7 @@ func TestP2C02(t *testing.T) {
 					return rig.Wait(ctx, 20*time.Millisecond)
 				})
 			}
-			c := f.Client(rig.Setup{Config: p2c})
-			c.Ready(5)
+			c := p.client(f, 5)
 			rs := during(t, 5*time.Second, 200, func(i int) rig.Result {
 				return rig.Timed(limit, func(ctx context.Context) (string, error) {
 					ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, callKey, strconv.Itoa(i)))
@@ -104,8 +149,8 @@ func TestP2C02(t *testing.T) {
 		})
 	})
 	t.Run("control: too slow for the deadline", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			f := rig.New(t, 5)
+		byLoad(t, func(t *testing.T, p placing) {
+			f := p.fleet(t, 5)
 			for i, b := range f.Backends {
 				b.Handle(func(ctx context.Context, _ string) error {
 					if i == 2 && b.Started()%2 == 0 {
@@ -114,8 +159,7 @@ func TestP2C02(t *testing.T) {
 					return rig.Wait(ctx, 20*time.Millisecond)
 				})
 			}
-			c := f.Client(rig.Setup{Config: p2c})
-			c.Ready(5)
+			c := p.client(f, 5)
 			first := during(t, time.Second, 200, func(i int) rig.Result { return c.Send("m", 200*time.Millisecond) })
 			require.Positive(t, first.Codes()[codes.DeadlineExceeded])
 			before := f.Backends[2].Started()
@@ -126,16 +170,15 @@ func TestP2C02(t *testing.T) {
 	})
 }
 
-// The latency average must age (apache/shenyu#6427).
+// The latency average must age (apache/shenyu#6427). How slow an endpoint has proved is what affinity forgets with a time constant of 15 s, so the
+// slower it was the longer it is left alone: where calls are few, each that tries it is seen in the slowest.
 func TestP2C03(t *testing.T) {
-	t.Parallel()
-	start := func(t *testing.T) (*rig.Fleet, *rig.Client, func(d time.Duration) rig.Results) {
-		f := rig.New(t, 3)
+	start := func(t *testing.T, p placing) (*rig.Fleet, *rig.Client, func(d time.Duration) rig.Results) {
+		f := p.fleet(t, 3)
 		for _, b := range f.Backends {
 			b.Takes(5 * time.Millisecond)
 		}
-		c := f.Client(rig.Setup{Config: p2c})
-		c.Ready(3)
+		c := p.client(f, 3)
 		return f, c, func(d time.Duration) rig.Results {
 			rs := during(t, d, 300, func(int) rig.Result { return c.Send("m", limit) })
 			require.Empty(t, rs.Failed(), "%v", rs)
@@ -143,21 +186,21 @@ func TestP2C03(t *testing.T) {
 		}
 	}
 	t.Run("slow and back", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			f, _, load := start(t)
+		byLoad(t, func(t *testing.T, p placing) {
+			f, _, load := start(t, p)
 			load(2 * time.Second)
 			f.Backends[1].Takes(200 * time.Millisecond)
 			load(2 * time.Second)
 			assert.LessOrEqual(t, share(load(time.Second), "b1", 3), .4, "in the third second of being slow")
 			load(2 * time.Second)
 			f.Backends[1].Takes(5 * time.Millisecond)
-			load(4 * time.Second)
-			assert.GreaterOrEqual(t, share(load(time.Second), "b1", 3), .5, "in the fifth second after the recovery")
+			load(p.forgets - time.Second)
+			assert.GreaterOrEqual(t, share(load(time.Second), "b1", 3), .5, "in the last second of %v after the recovery", p.forgets)
 		})
 	})
 	t.Run("without traffic", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			f, c, load := start(t)
+		byLoad(t, func(t *testing.T, p placing) {
+			f, c, load := start(t, p)
 			load(time.Second)
 			f.Backends[1].Takes(200 * time.Millisecond)
 			load(2 * time.Second)
@@ -170,7 +213,7 @@ func TestP2C03(t *testing.T) {
 			require.Equal(t, before, f.Backends[1].Started(), "calls to an endpoint of weight 0")
 			c.Resolve(f.Endpoints()...)
 			traffic := atRate(t, 300, func(int) rig.Result { return c.Send("m", limit) })
-			rig.Eventually(t, func() bool { return f.Backends[1].Started() > before }, 5*time.Second, "the endpoint is tried again")
+			rig.Eventually(t, func() bool { return f.Backends[1].Started() > before }, p.forgets, "the endpoint is tried again")
 			traffic.stop()
 		})
 	})
@@ -178,7 +221,6 @@ func TestP2C03(t *testing.T) {
 
 // A slow backend must get less, however short or long the times are (mosn/mosn#2305). The second run is at half the case's scale.
 func TestP2C04(t *testing.T) {
-	t.Parallel()
 	for name, run := range map[string]struct {
 		fast, slow, warmUp, measured time.Duration
 		rate                         float64
@@ -187,14 +229,13 @@ func TestP2C04(t *testing.T) {
 		"long":  {50 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second, 25 * time.Second, 40},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				f := rig.New(t, 4)
+			byLoad(t, func(t *testing.T, p placing) {
+				f := p.fleet(t, 4)
 				for _, b := range f.Backends {
 					b.Takes(run.fast)
 				}
 				f.Backends[3].Takes(run.slow)
-				c := f.Client(rig.Setup{Config: p2c})
-				c.Ready(4)
+				c := p.client(f, 4)
 				call := func(int) rig.Result { return c.Send("m", rig.Patience) }
 				during(t, run.warmUp, run.rate, call)
 				rs := during(t, run.measured, run.rate, call)
@@ -249,11 +290,11 @@ func testP2C06(t *testing.T) {
 }
 
 // Duplicate addresses must neither crash nor skew (grpc/grpc-go#2580). They are one endpoint: an address that two endpoints list belongs
-// to the first, and an endpoint that has none left is left out.
-func TestP2C07(t *testing.T) { inBubble(t, testP2C07) }
+// to the first, and an endpoint that has none left is left out. Newcomers do not start slowly here: shares are judged at once.
+func TestP2C07(t *testing.T) { byLoad(t, testP2C07) }
 
-func testP2C07(t *testing.T) {
-	f := rig.New(t, 3)
+func testP2C07(t *testing.T, p placing) {
+	f := p.fleet(t, 3)
 	for _, b := range f.Backends {
 		b.Takes(time.Millisecond)
 	}
@@ -264,7 +305,7 @@ func testP2C07(t *testing.T) {
 		}
 		return eps
 	}
-	c := f.Client(rig.Setup{Config: p2c, Endpoints: []gresolver.Endpoint{}})
+	c := f.Client(rig.Setup{Config: p.config(`,"slowStart":{"window":"0s"}`), Endpoints: []gresolver.Endpoint{}})
 	c.Connect()
 	third := map[string]float64{"b0": 1. / 3, "b1": 1. / 3, "b2": 1. / 3}
 	for _, push := range []struct {
@@ -279,7 +320,7 @@ func testP2C07(t *testing.T) {
 		{"all of them once", at("b0", "b1", "b2"), third},
 	} {
 		c.Resolve(push.endpoints...)
-		c.Ready(len(push.shares))
+		p.ready(c, len(push.shares))
 		rs := rig.Closed(4, 4000, func(int) rig.Result { return c.Send("m", limit) })
 		require.Empty(t, rs.Failed(), "%s: %v", push.what, rs)
 		for _, b := range f.Backends {

@@ -72,6 +72,23 @@ func TestPolicyUsesConnectionThatCameBack(t *testing.T) {
 	}
 }
 
+func TestCallsGoWhereServersSayTheirModelsAre(t *testing.T) {
+	f := newFleet(t, modelAwareTold, 10)
+	for _, r := range rows() {
+		if r.policy.told == 0 {
+			continue
+		}
+		for i := range nModels {
+			sc, err := r.once(f.picker(), i)
+			require.NoError(t, err, r.label)
+			server := f.channel.server(sc.(*subConn).addr).(reporting)
+			require.Contains(t, server.models, modelName(i), r.label)
+		}
+	}
+	assert.Equal(t, nModels, f.warm(nModels))
+}
+
+// Where servers say nothing it is the model's hash that decides.
 func TestRowsOfModelAwareAgree(t *testing.T) {
 	f := newFleet(t, modelAware, 100)
 	where := map[int]gbalancer.SubConn{}
@@ -90,5 +107,5 @@ func TestRowsOfModelAwareAgree(t *testing.T) {
 			where[i] = sc
 		}
 	}
-	assert.Equal(t, 3, n, "ways in which the policy learns of a model")
+	assert.Equal(t, 5, n, "ways in which the policy learns of a model")
 }

@@ -26,6 +26,8 @@ const patience = 30 * time.Second
 type channel struct {
 	gbalancer.ClientConn
 
+	server func(addr string) grpc.ClientConnInterface // what answers to producers
+
 	state atomic.Pointer[gbalancer.State] // the last one published
 
 	mu     sync.Mutex
@@ -38,8 +40,8 @@ type channel struct {
 	done chan struct{} // closed when the goroutine has ended
 }
 
-func newChannel() *channel {
-	c := &channel{done: make(chan struct{})}
+func newChannel(server func(addr string) grpc.ClientConnInterface) *channel {
+	c := &channel{server: server, done: make(chan struct{})}
 	c.moved = sync.NewCond(&c.mu)
 	go c.serve()
 	return c
@@ -229,9 +231,9 @@ func (sc *subConn) Shutdown() {
 // UpdateAddresses implements balancer.SubConn.
 func (sc *subConn) UpdateAddresses([]gresolver.Address) {}
 
-// GetOrBuildProducer implements balancer.SubConn: the server has none of the services that a producer asks for.
+// GetOrBuildProducer implements balancer.SubConn.
 func (sc *subConn) GetOrBuildProducer(b gbalancer.ProducerBuilder) (gbalancer.Producer, func()) {
-	p, end := b.Build(bareServer{})
+	p, end := b.Build(sc.channel.server(sc.addr))
 	end = sync.OnceFunc(end)
 	sc.lost = append(sc.lost, end)
 	return p, end

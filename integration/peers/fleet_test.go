@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -14,11 +15,14 @@ import (
 	gresolver "google.golang.org/grpc/resolver"
 
 	"github.com/mlbalancer/mlbalancer/balancer"
+	"github.com/mlbalancer/mlbalancer/picker"
 )
 
 const (
 	method  = "/inference.GRPCInferenceService/ModelInfer"
 	nModels = 1024
+	// addressFormat is of addresses, which have three bytes.
+	addressFormat = "10.%d.%d.%d:8001"
 )
 
 // modelName returns the name of a model, 24 bytes long.
@@ -62,14 +66,39 @@ func newFleet(tb testing.TB, p policy, n int) *fleet {
 	tb.Helper()
 	f := connect(tb, p, n)
 	tb.Cleanup(f.close)
+	if p.told > 0 {
+		f.awaitInformed()
+		return f
+	}
 	f.reachAll()
 	return f
+}
+
+// awaitInformed waits until the policy places calls by what servers have said.
+func (f *fleet) awaitInformed() {
+	f.awaitUsable()
+	require.Eventually(f.tb, func() bool { return f.warm(nModels) > nModels*9/10 }, patience, 50*time.Millisecond, "calls for models where these are")
+}
+
+// warm places a number of calls and returns how many went to an endpoint since it holds their model. They end as if they had never happened.
+func (f *fleet) warm(n int) (warm int) {
+	for i := range n {
+		ctx, call := picker.NewCall(withRequest(i), nil)
+		call.Decision = &picker.Decision{}
+		res, err := f.picker().Pick(gbalancer.PickInfo{FullMethodName: method, Ctx: ctx})
+		require.NoError(f.tb, err)
+		if call.Decision.Reason == picker.Warm {
+			warm++
+		}
+		res.Done(gbalancer.DoneInfo{})
+	}
+	return warm
 }
 
 // connect starts a policy on n endpoints. Unless the policy is lazy, it returns when all of them are connected.
 func connect(tb testing.TB, p policy, n int) *fleet {
 	tb.Helper()
-	f := &fleet{tb: tb, policy: p, channel: newChannel()}
+	f := &fleet{tb: tb, policy: p, channel: newChannel(servers(p, n))}
 	builder, config := p.build(tb)
 	f.state.BalancerConfig = config
 	for range n {
@@ -83,15 +112,30 @@ func connect(tb testing.TB, p policy, n int) *fleet {
 	return f
 }
 
+// servers returns the servers of n endpoints by their addresses.
+func servers(p policy, n int) func(addr string) grpc.ClientConnInterface {
+	if p.told == 0 {
+		return func(string) grpc.ClientConnInterface { return bareServer{} }
+	}
+	held := holdings(n, p.told)
+	return func(addr string) grpc.ClientConnInterface {
+		var a, b, c int
+		fmt.Sscanf(addr, addressFormat, &a, &b, &c)
+		i := (a<<16 + b<<8 + c) % n
+		return newReporting(held[i], int64(i%4))
+	}
+}
+
 // close ends the policy and the channel.
 func (f *fleet) close() {
 	f.channel.run(f.balancer.Close)
+	f.channel.run(func() {}) // after the connections have been shut down
 	f.channel.close()
 }
 
 func (f *fleet) newEndpoint() gresolver.Endpoint {
 	f.addresses++
-	addr := fmt.Sprintf("10.%d.%d.%d:8001", f.addresses>>16&255, f.addresses>>8&255, f.addresses&255)
+	addr := fmt.Sprintf(addressFormat, f.addresses>>16&255, f.addresses>>8&255, f.addresses&255)
 	return gresolver.Endpoint{Addresses: []gresolver.Address{{Addr: addr}}}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/mlbalancer/mlbalancer/picker"
 )
 
-// guardedTable returns model_aware's default table of n endpoints, all ready, with all circuit breakers closed or without any.
-func guardedTable(n int, guarded bool) *picker.Table {
+// guardedTable returns a table of n endpoints, all ready, with all circuit breakers closed or without any, and its guard, if it has one.
+func guardedTable(n int, guarded bool) (*picker.Table, *picker.Guard) {
 	members, status := make([]picker.Member, n), make([]picker.Status, n)
 	breakers := make([]*breaker.Breaker, n)
 	for i := range n {
@@ -23,7 +23,7 @@ func guardedTable(n int, guarded bool) *picker.Table {
 		plan.Guard = picker.NewGuard(breaker.DefaultConfig(), rand.Uint64)
 		plan.Guard.Group.Set(1, breakers)
 	}
-	return picker.NewTable(nil, plan, members, status, rand.Uint64)
+	return picker.NewTable(nil, plan, members, status, rand.Uint64), plan.Guard
 }
 
 // BenchmarkPlace measures what circuit breakers add to a call: how it is placed and ended, with and without them, for 1024 models in turn. The
@@ -31,7 +31,7 @@ func guardedTable(n int, guarded bool) *picker.Table {
 func BenchmarkPlace(b *testing.B) {
 	for _, n := range fleetSizes {
 		for _, guard := range []string{"on", "off"} {
-			table := guardedTable(n, guard == "on")
+			table, _ := guardedTable(n, guard == "on")
 			queries := make([]picker.Query, nModels)
 			for i := range queries {
 				queries[i].Request = picker.Request{ModelID: modelName(i)}

@@ -30,6 +30,7 @@ type policy struct {
 	sticky bool   // sends the calls of one model to one endpoint
 	header bool   // knows the model by metadata only
 	asks   bool   // asks each server about its health before it gives it calls
+	told   int    // and servers say how busy they are, and which of so many models they hold; 0: they have nothing to say
 }
 
 var (
@@ -42,6 +43,9 @@ var (
 		config: `{"successRateEjection": {}, "childPolicy": [{"round_robin": {}}]}`}
 
 	modelAware = policy{label: "model_aware", name: "model_aware", sticky: true, asks: true, config: `{}`}
+
+	// modelAwareTold places calls where their models are; modelAware, which servers say nothing to, by their hashes.
+	modelAwareTold = policy{label: "model_aware_told", name: "model_aware", asks: true, told: nModels, config: `{}`}
 
 	policies = []policy{roundRobin, weighted, least, ringHash, outlier, modelAware}
 )

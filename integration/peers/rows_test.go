@@ -22,16 +22,32 @@ type row struct {
 func rows() []row {
 	var all []row
 	for _, p := range policies {
-		r := row{label: p.label, policy: p, once: placing(withMetadata)}
-		if p.name == modelAware.name {
-			r.once = placing(withRequest)
+		if p.name != modelAware.name {
+			all = append(all, row{label: p.label, policy: p, once: placing(withMetadata)})
 		}
-		all = append(all, r)
 	}
 	return append(all,
-		row{label: "model_aware_metadata", policy: modelAware, once: placing(withMetadata)},
-		row{label: "model_aware_interceptor", policy: modelAware, once: intercepting()},
+		row{label: "model_aware", policy: modelAwareTold, once: placing(withRequest)},
+		row{label: "model_aware_record", policy: modelAwareTold, once: recorded()},
+		row{label: "model_aware_metadata", policy: modelAwareTold, once: placing(withMetadata)},
+		row{label: "model_aware_interceptor", policy: modelAwareTold, once: intercepting()},
+		row{label: "model_aware_ring", policy: modelAware, once: placing(withRequest)},
 	)
+}
+
+// recorded returns a row's once for calls with the interceptor's record in their contexts. It is a fresh one for each call, in the place of the last.
+func recorded() func(p gbalancer.Picker, i int) (gbalancer.SubConn, error) {
+	infos, records := make([]gbalancer.PickInfo, nModels), make([]*picker.Call, nModels)
+	for i := range nModels {
+		var ctx context.Context
+		ctx, records[i] = picker.NewCall(withRequest(i), nil)
+		infos[i] = gbalancer.PickInfo{FullMethodName: method, Ctx: ctx}
+	}
+	return func(p gbalancer.Picker, i int) (gbalancer.SubConn, error) {
+		i %= nModels
+		*records[i] = picker.Call{}
+		return place(p, infos[i])
+	}
 }
 
 // withRequest returns a context that holds the picker's Request beside the metadata of an ordinary call.

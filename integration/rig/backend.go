@@ -26,6 +26,7 @@ type Backend struct {
 
 	fleet   *Fleet
 	handler atomic.Pointer[Handler]
+	memory  atomic.Pointer[Memory] // nil: it has any model
 
 	mu       sync.Mutex
 	listener *bufconn.Listener // nil: connections are refused
@@ -217,15 +218,27 @@ func (b *Backend) answer(method string, stream grpc.ServerStream) error {
 		case err != nil:
 			return status.Error(codes.Unavailable, "the connection is gone") // never OK: the call had no answer
 		}
-		if h := b.handler.Load(); h != nil {
-			if err := (*h)(stream.Context(), method); err != nil {
-				return err
-			}
+		if err := b.work(stream.Context(), method); err != nil {
+			return err
 		}
 		if err := stream.SendMsg(wrapperspb.String(b.Name)); err != nil {
 			return err
 		}
 	}
+}
+
+// work is what the server does with one message.
+func (b *Backend) work(ctx context.Context, method string) error {
+	work := func() error {
+		if h := b.handler.Load(); h != nil {
+			return (*h)(ctx, method)
+		}
+		return nil
+	}
+	if m, model := b.memory.Load(), Header(ctx, ModelHeader); m != nil && model != "" {
+		return m.serve(ctx, model, work)
+	}
+	return work()
 }
 
 // Header returns a call's metadata value, as the server sees it, or "".

@@ -141,6 +141,26 @@ func (c *Client) Ready(n int) {
 	}, Patience, "%d endpoints ready", n)
 }
 
+// Informed waits until the policy counts n endpoints as ready whose servers say what they hold, and goes by that.
+func (c *Client) Informed(n int) {
+	c.fleet.tb.Helper()
+	c.Ready(n)
+	Eventually(c.fleet.tb, func() bool {
+		informed := 0
+		s, _ := c.snapshot()
+		for _, e := range s.Endpoints {
+			if e.Status == "ready" && e.Health.Sources["gpustats"] == "ready" {
+				informed++
+			}
+		}
+		return informed == n
+	}, Patience, "%d endpoints say what they hold", n)
+	_ = Wait(context.Background(), aware) // it has no deadline
+}
+
+// aware is in how long a policy that has heard what servers hold goes by it.
+const aware = 200 * time.Millisecond
+
 // Snapshot returns what the channel's policy knows.
 func (c *Client) Snapshot() balancer.State {
 	c.fleet.tb.Helper()

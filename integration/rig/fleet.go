@@ -41,10 +41,13 @@ type Fleet struct {
 func New(tb testing.TB, n int) *Fleet {
 	names := make([]string, n)
 	for i := range names {
-		names[i] = fmt.Sprintf("b%d", i)
+		names[i] = Server(i)
 	}
 	return NewNamed(tb, names...)
 }
+
+// Server returns the name of the i-th server of a fleet that was given none.
+func Server(i int) string { return fmt.Sprintf("b%d", i) }
 
 // NewNamed is New for servers of other names.
 func NewNamed(tb testing.TB, names ...string) *Fleet {

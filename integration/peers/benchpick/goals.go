@@ -11,8 +11,11 @@ const (
 	roundRobin   = "round_robin"
 	ringHash     = "ring_hash"
 	modelAware   = "model_aware"
+	record       = "model_aware_record"
 	metadataOnly = "model_aware_metadata"
 	interceptor  = "model_aware_interceptor"
+	byHash       = "model_aware_ring"
+	control      = "control"
 )
 
 // value is a number of one policy in one repetition; NaN if it was not measured.

@@ -1,11 +1,12 @@
-// Command benchpick runs the benchmarks of package peers several times and prints one table: what each policy costs, or what each
-// library's circuit breaker does, and how ours does against its goals.
+// Command benchpick runs the benchmarks of package peers several times and prints one table: what each policy costs, what each
+// library's circuit breaker does, or what it takes to hear of servers how they are, and how ours does against its goals.
 //
 // A repetition runs all of them one after another, so that whatever else the machine does hits them alike. Numbers are
 // medians over the repetitions; ratios and differences are taken within a repetition first.
 //
 //	go run ./benchpick [-count 5] [-table pick]
 //	go run ./benchpick [-count 5] -table breaker
+//	go run ./benchpick [-count 5] -table health
 package main
 
 import (
@@ -26,11 +27,11 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("benchpick: ")
 	count := flag.Int("count", 5, "repetitions, at least 1")
-	name := flag.String("table", "pick", "what to measure: pick or breaker")
+	name := flag.String("table", "pick", "what to measure: pick, breaker or health")
 	flag.Parse()
 	t, ok := tables[*name]
 	if !ok {
-		log.Printf("-table is %q, want pick or breaker", *name)
+		log.Printf("-table is %q, want pick, breaker or health", *name)
 		flag.Usage()
 		os.Exit(2)
 	}

@@ -32,7 +32,7 @@ type measure struct {
 }
 
 // tables are all tables, by name.
-var tables = map[string]*table{"pick": &pickTable, "breaker": &breakerTable}
+var tables = map[string]*table{"pick": &pickTable, "breaker": &breakerTable, "health": &healthTable}
 
 // print prints all measures with their goals, and how many of these were met.
 func (t *table) print(out io.Writer, rs results) error {
