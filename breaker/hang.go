@@ -15,13 +15,13 @@ type Hang struct {
 // Of reports whether it is the calls of a model that hang. model is what AllowModel was given.
 func (h Hang) Of(model uint64) bool { return h.model == faultKey(model) }
 
-// OnHang sets what Group.Tick asks when calls hang, all of them of one model: whether that is the model's matter and not the endpoint's. While
-// it is the Breaker does not open for it, and what becomes of the model is for f to say. f must not call the Group, but may call a
-// Pair. OnHang must be called before the Breaker is used.
+// OnHang sets what Group.Tick asks when calls hang, all of them of one model: whether that is the model's matter and not the
+// endpoint's. While it is the Breaker does not open for it, and what becomes of the model is for f to say. f must not call the
+// Group, but may call a Pair. OnHang must be called before the Breaker is used.
 func (b *Breaker) OnHang(f func(Hang) bool) { b.onHang = f }
 
-// Stuck returns how many calls in flight hang as a model's matter: they say nothing of how busy the endpoint is for others. It is 0 if
-// none hang or they are the endpoint's matter.
+// Stuck returns how many calls in flight hang as a model's matter: they say nothing of how busy the endpoint is for others. It
+// is 0 if none hang or they are the endpoint's matter.
 func (b *Breaker) Stuck() int {
 	if !b.stuck.Load() {
 		return 0
@@ -82,7 +82,8 @@ func (w *watch) ofModel(s *settings, now int64) bool {
 	if n <= 0 || w.late.model == 0 || w.breaker.onHang == nil || most == 0 {
 		return false
 	}
-	return w.breaker.onHang(Hang{model: w.late.model, Since: w.late.since, Slow: w.late.slowest, Calls: n, Many: n >= most, Now: now})
+	l := &w.late
+	return w.breaker.onHang(Hang{model: l.model, Since: l.since, Slow: l.slowest, Calls: n, Many: n >= most, Now: now})
 }
 
 // hanging reports whether the endpoint seems to hang.

@@ -33,8 +33,8 @@ func (s *stripe) enter(ticket uint64) uint64 {
 	return noSlot
 }
 
-// origins are what the calls of a stripe are of: half of the model's key (32 bits, 0 for none) and the stamp of when the call began
-// (32 bits) each. They matter only to calls that are late, and lie apart.
+// origins are what the calls of a stripe are of: half of the model's key (32 bits, 0 for none) and the stamp of when the call
+// began (32 bits) each. They are noted right after the ticket, matter only to calls that are late, and so lie apart.
 type origins struct {
 	of [noSlot]atomic.Uint64
 	_  [8]byte

@@ -154,7 +154,7 @@ func (c *candidate) choice(x *estimator, r Reason, p *placement) Choice {
 	d := Choice{Index: c.index, Reason: r, model: c.model, placement: p}
 	if c.ready {
 		d.Wait, d.Expect = int64(x.wait(&c.state)), int64(c.in)
-		if c.state.known { // what others may have sent there since is no fault of the endpoint
+		if c.e.facts.tellsCalls() { // what others may have sent there since is no fault of the endpoint
 			d.Expect += int64(c.state.age)
 		}
 	}

@@ -83,8 +83,8 @@ func (e *Endpoint) InFlight() int { return int(e.load.Load() >> loadCostBits) }
 // CostInFlight returns the cost of this client's calls on the endpoint now, in tokens.
 func (e *Endpoint) CostInFlight() int64 { return int64(e.load.Load() & loadCostMask) }
 
-// working returns the number and the cost of this client's calls that keep the endpoint busy: all in flight but those of a model that hangs
-// there while others do not. Of these no more is known than how many they are, so each counts as the mean.
+// working returns the number and the cost of this client's calls that keep the endpoint busy: all in flight but those of a model
+// that hangs there while others do not. Of these no more is known than how many they are, so each counts as the mean.
 func (e *Endpoint) working() (calls, cost int64) {
 	load := e.load.Load()
 	calls, cost = int64(load>>loadCostBits), int64(load&loadCostMask)

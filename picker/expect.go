@@ -46,7 +46,6 @@ type state struct {
 	own     float64 // calls of this client
 	age     float64 // of what the server said, in nanoseconds
 	slow    float64 // how many times as long as expected it takes
-	known   bool    // whether the server says what it has to do
 }
 
 // of estimates how busy an endpoint is: what its server said last that others have there, the less trusted the older it is, and this client's own
@@ -65,7 +64,6 @@ func (x *estimator) of(e *Endpoint, s *state) {
 		s.calls += x.others
 		return
 	}
-	s.known = true
 	if w := f.workers.Load(); w > 0 {
 		s.workers = float64(w)
 	}

@@ -91,6 +91,9 @@ func (f *facts) forget() {
 // free returns the share of GPU memory that is free.
 func (f *facts) free() float64 { return float64(math.Float32frombits(f.memoryFree.Load())) }
 
+// tellsCalls reports whether the server says how many calls it has in flight: else nothing is known of those of others.
+func (f *facts) tellsCalls() bool { return health.Fields(f.has.Load())&health.HasActive != 0 }
+
 // others returns how many calls others had in flight at the last report.
 func (f *facts) others() int64 { return max(0, int64(f.active.Load()-f.own.Load())) }
 

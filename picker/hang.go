@@ -17,10 +17,10 @@ func (g *Guard) blamable(q *Query) uint64 {
 // askedWithin is how long ago an endpoint may have answered a model to be taken to be asked for it still.
 const askedWithin = int64(time.Second)
 
-// hangs reports whether calls that hang, all of one model, are a matter of the model. They are if the endpoint has answered another one since they
-// began, and not this one: then, if they are many, the model is taken out of the endpoint. That others are not answered says nothing, since
-// calls that hang make an endpoint look busy: while they are few they do not count as its load, if it has answered others lately, so that these
-// are asked for and it is seen whether they hang too.
+// hangs reports whether calls that hang, all of one model, are a matter of the model. They are if the endpoint has answered
+// another one since they began, and not this one: then, if they are many, the model is taken out of the endpoint. That others
+// are not answered says nothing, since calls that hang make an endpoint look busy: while they are few they do not count as its
+// load, if it has answered others lately, so that these are asked for and it is seen whether they hang too.
 func (e *Endpoint) hangs(h breaker.Hang) bool {
 	var own *Model
 	others := int64(0)

@@ -149,7 +149,7 @@ func (h *hospital) hang(at int, d time.Duration, o Outcome, models ...string) (b
 	return began
 }
 
-// each runs a test under each strategy and at different rates.
+// eachHospital runs a test under each strategy and at different rates.
 func eachHospital(t *testing.T, f func(t *testing.T, h *hospital, rate int)) {
 	t.Parallel()
 	for _, strategy := range []string{"ring", "affinity", "p2c"} {
@@ -163,8 +163,8 @@ func eachHospital(t *testing.T, f func(t *testing.T, h *hospital, rate int)) {
 	}
 }
 
-// A model that hangs on an endpoint for a while, and then fails there, as one does whose process has died, is that model's matter: it goes
-// elsewhere, and the others stay.
+// A model that hangs on an endpoint for a while, and then fails there, as one does whose process has died, is that model's
+// matter: it goes elsewhere, and the others stay.
 func TestModelThatHangsLeavesAlone(t *testing.T) {
 	eachHospital(t, func(t *testing.T, h *hospital, rate int) {
 		at := h.home("y")

@@ -103,7 +103,9 @@ func (v *visit) learn(now int64, took time.Duration) {
 	if v.expect <= 0 || v.guard == nil {
 		return
 	}
-	v.endpoint.slow.observe(now, float64(took)/float64(v.expect))
+	if v.endpoint.facts.tellsCalls() { // else it may be others' calls that it is slow for
+		v.endpoint.slow.observe(now, float64(took)/float64(v.expect))
+	}
 	net := max(float64(took)-float64(v.wait), minNet*float64(took)) / v.request.size()
 	p := v.placed
 	if p == nil {

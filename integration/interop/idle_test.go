@@ -43,7 +43,7 @@ func TestAllIdle(t *testing.T) {
 func (f *fleet) idle(p policy) {
 	var conns connections
 	g := *f
-	g.policy = policy{p.name, func() []grpc.DialOption { return append(p.options(), grpc.WithStatsHandler(&conns)) }}
+	g.policy = policy{name: p.name, options: func() []grpc.DialOption { return append(p.options(), grpc.WithStatsHandler(&conns)) }}
 	g.conn, g.client = g.dial()
 	g.conn.Connect()
 	pass(65 * time.Second)

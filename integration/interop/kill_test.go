@@ -36,10 +36,14 @@ func testKill(t *testing.T, k *servers.Kind) {
 	})
 }
 
-// When the process that runs a model dies, Triton goes on and says that the model is ready; calls of it fail at once.
+// noticed is how long it takes at most until it is seen that calls of a model hang.
+const noticed = 700 * time.Millisecond
+
+// When the process that runs a model dies, Triton goes on and says that the model is ready; calls of it hang for a second or
+// two and then fail at once. They do not take the server's other models with them.
 func TestTritonKillModel(t *testing.T) {
 	dead, others := modelsOfA[0], modelsOfAll()[1:]
-	under(t, servers.Triton, []policy{modelAware, roundRobin}, nil, func(t *testing.T, f *fleet) {
+	under(t, servers.Triton, []policy{modelAware, onRing, roundRobin}, nil, func(t *testing.T, f *fleet) {
 		var killed, end time.Time
 		calls := f.during(modelsOfAll(), func() {
 			pass(2 * time.Second)
@@ -57,5 +61,8 @@ func TestTritonKillModel(t *testing.T) {
 		assert.Empty(t, calls.all().Failed(), calls.all().String())
 		assert.Greater(t, calls.of(dead).Between(killed.Add(moveLimit), end).Share("b"), .95)
 		f.assertStayed(calls, most, others...)
+		hanging := calls.of(others...).Between(killed.Add(noticed), killed.Add(noticed+time.Second))
+		assert.Positive(t, hanging.By()["a"], "nothing is sent to a server that a model hangs on")
+		assert.Empty(t, f.endpoint("a").Breaker.Reason, "the breaker of the server")
 	})
 }
