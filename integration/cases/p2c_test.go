@@ -253,13 +253,14 @@ func TestP2C06(t *testing.T) { inBubble(t, testP2C06) }
 
 func testP2C06(t *testing.T) {
 	const servers, groups, clients = 20, 4, 100
+	const config = `{"inference":{"strategy":"p2c"},"health":{"sources":[]}}` // thousands of streams would tell nothing here
 	f := rig.New(t, servers)
 	f.Far(10 * time.Millisecond)
 	rounds := [2]rig.Results{}
 	for range groups {
 		made := make([]*rig.Client, clients)
 		first := rig.Closed(clients, clients, func(i int) rig.Result {
-			made[i] = f.Client(rig.Setup{Config: p2c})
+			made[i] = f.Client(rig.Setup{Config: config})
 			return made[i].Send("m", rig.Patience)
 		})
 		rounds[0] = append(rounds[0], first...)
