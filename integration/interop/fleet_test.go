@@ -23,6 +23,7 @@ import (
 	"github.com/mlbalancer/mlbalancer/examples/triton/inference"
 	"github.com/mlbalancer/mlbalancer/integration/interop/servers"
 	"github.com/mlbalancer/mlbalancer/integration/rig"
+	"github.com/mlbalancer/mlbalancer/picker"
 )
 
 const (
@@ -37,7 +38,7 @@ const (
 type policy struct {
 	name    string
 	options func() []grpc.DialOption
-	homes   bool // each model has one server, though both hold it
+	exact   bool // a model's calls go to its home, whatever the load, while it can be called there
 }
 
 var (
@@ -45,8 +46,12 @@ var (
 	withoutRetries = policy{name: "model_aware, no retries", options: func() []grpc.DialOption {
 		return mlbalancer.DialOptions(mlbalancer.WithoutRetry())
 	}}
-	onRing = policy{name: "model_aware, ring", homes: true, options: func() []grpc.DialOption {
-		return mlbalancer.DialOptions(mlbalancer.WithConfig(&balancer.Config{Inference: balancer.StrategyConfig{Strategy: "ring"}}))
+	onRing = policy{name: "model_aware, ring", exact: true, options: func() []grpc.DialOption {
+		ring := picker.Defaults("ring").(*picker.RingOptions)
+		ring.LoadFactor = 100
+		return mlbalancer.DialOptions(mlbalancer.WithConfig(&balancer.Config{
+			Inference: balancer.StrategyConfig{Strategy: "ring"}, Strategies: []picker.Options{ring},
+		}))
 	}}
 	quickStart = policy{name: modelAware.name, options: func() []grpc.DialOption {
 		start := &balancer.SlowStartConfig{Window: breaker.Duration(3 * time.Second)}
@@ -234,36 +239,39 @@ func (f *fleet) row(scenario string, calls rig.Results) {
 	rows.add(f.t, scenario, f.kind.String(), f.policy.name, calls)
 }
 
-// assertStayed asserts that no call of some models failed, and that they stayed at the server a, to which all is done. Where
-// models have homes that is to keep a part, all of it if that is 1, of the share of each that each server got while all was
-// well. Else both are alike to each call, and a keeps its half of them all.
-func (f *fleet) assertStayed(calls traffic, kept float64, models ...string) {
+// assertStayed asserts that no call of some models failed, and that they stayed at the servers that had them before, in spite of
+// all that was done to a.
+func (f *fleet) assertStayed(calls traffic, models ...string) {
 	f.t.Helper()
-	for _, m := range models {
-		if f.policy.homes {
-			f.assertSame(m, kept, calls.of(m))
-		}
-	}
-	all := calls.of(models...)
-	assert.Empty(f.t, all.Failed(), "%v", all)
-	if !f.policy.homes {
+	switch {
+	case f.policy.exact:
+		f.assertSame(calls, 1, models...)
+	case f.kind == servers.KServe: // which does not say what it holds, so that each model has a home
+		f.assertSame(calls, most, models...)
+	default: // both servers are alike to each call
+		all := calls.of(models...)
+		assert.Empty(f.t, all.Failed(), "%v", all)
 		assert.GreaterOrEqual(f.t, all.Share("a"), half, "share of a in the calls of %v", models)
 	}
 }
 
-// assertSame is assertStayed for one model that has a home.
-func (f *fleet) assertSame(model string, kept float64, calls rig.Results) {
+// assertSame asserts that no call of some models failed, and that of the share of each of them that each server got while all was
+// well it kept a part, all of it if that is 1.
+func (f *fleet) assertSame(calls traffic, kept float64, models ...string) {
 	f.t.Helper()
-	assert.Empty(f.t, calls.Failed(), "%s: %v", model, calls)
-	for _, server := range []string{"a", "b"} {
-		was := f.before.of(model).Share(server)
-		assert.GreaterOrEqual(f.t, calls.Share(server), kept*was, "share of %s in the calls of %s", server, model)
+	for _, m := range models {
+		own := calls.of(m)
+		assert.Empty(f.t, own.Failed(), "%s: %v", m, own)
+		for _, server := range []string{"a", "b"} {
+			was := f.before.of(m).Share(server)
+			assert.GreaterOrEqual(f.t, own.Share(server), kept*was, "share of %s in the calls of %s", server, m)
+		}
 	}
 }
 
 const (
-	// most is the part of a model's calls that stay where another model's calls come in addition: some may go to the replica,
-	// for the load.
+	// most is the part of a model's calls that stay where another model's calls come in addition: some may go to the replica, for
+	// the load.
 	most = .9
 	// half is the part of the calls that either server gets at least of those that are alike to it, for some seconds.
 	half = .45

@@ -40,7 +40,7 @@ func testUnload(t *testing.T, k *servers.Kind, policies ...policy) {
 		later := calls.of(gone).Between(unloaded.Add(moveLimit), end)
 		assert.Empty(t, later.Failed(), later.String())
 		assert.Zero(t, later.By()["a"], "calls of a model that is not there")
-		f.assertStayed(calls, most, others...)
+		f.assertStayed(calls, others...)
 		if f.policy.name != withoutRetries.name {
 			assert.Empty(t, calls.all().Failed(), calls.all().String())
 		}
