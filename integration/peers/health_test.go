@@ -23,8 +23,8 @@ const (
 )
 
 // BenchmarkHealth measures what it takes of the processor to hear of a thousand servers how they are once a second, and to look after them ten
-// times a second, while no calls are made. Its ns are those of the processor for each second. The control has the same servers report in the same way, and
-// reads nothing of it. Neither has a transport below.
+// times a second, while no calls are made. Its ns are those of the processor for each second. The control has the same servers report in the
+// same way, and reads nothing of it. Neither has a transport below.
 func BenchmarkHealth(b *testing.B) {
 	told := modelAwareTold
 	told.told = large * heldModels / copies

@@ -17,6 +17,8 @@ type row struct {
 	policy policy
 	// once places and ends a call for the i-th model, modulo nModels, and returns where it went.
 	once func(p gbalancer.Picker, i int) (gbalancer.SubConn, error)
+	// single says that one goroutine only may call once.
+	single bool
 }
 
 func rows() []row {
@@ -28,7 +30,7 @@ func rows() []row {
 	}
 	return append(all,
 		row{label: "model_aware", policy: modelAwareTold, once: placing(withRequest)},
-		row{label: "model_aware_record", policy: modelAwareTold, once: recorded()},
+		row{label: "model_aware_record", policy: modelAwareTold, once: recorded(), single: true},
 		row{label: "model_aware_metadata", policy: modelAwareTold, once: placing(withMetadata)},
 		row{label: "model_aware_interceptor", policy: modelAwareTold, once: intercepting()},
 		row{label: "model_aware_ring", policy: modelAware, once: placing(withRequest)},
