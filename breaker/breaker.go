@@ -21,17 +21,17 @@ type Breaker struct {
 	onHang  func(Hang) bool
 	name    string
 
-	_         [64]byte      // what follows is written by calls that fail or are slow
-	streak    atomic.Uint64 // epoch (16 bits), failures in a row (16), the successes seen at the last of them (32)
-	late      atomic.Uint64 // epoch (16 bits), calls of it that are late and still in flight (48, signed)
-	suspicion suspicion
-	rest      atomic.Uint64 // float64: failure rate of the rest of the group; 0 where that is no measure
-	opening   atomic.Bool   // a goroutine is about to open it
-	waiting   atomic.Bool   // it ought to be open, but too many others are
-	window    window
-	okBefore  atomic.Uint64 // the calls that had succeeded in time when it closed last
-	faults    faults
-	probes    [maxProbes]atomic.Uint64
+	_          [64]byte      // what follows is written by calls that fail or are slow
+	streak     atomic.Uint64 // epoch (16 bits), failures in a row (16), the successes seen at the last of them (32)
+	late       atomic.Uint64 // epoch (16 bits), calls of it that are late and still in flight (48, signed)
+	suspicion  suspicion
+	rest       atomic.Uint64 // float64: failure rate of the rest of the group; 0 where that is no measure
+	opening    atomic.Bool   // a goroutine is about to open it
+	waiting    atomic.Bool   // it ought to be open, but too many others are
+	window     window
+	okBefore   atomic.Uint64 // the calls that had succeeded in time when it closed last
+	faults     faults
+	probes     [maxProbes]atomic.Uint64
 }
 
 // New returns a closed Breaker for an endpoint of that name, which only events carry.
@@ -39,6 +39,10 @@ func New(endpoint string) *Breaker {
 	stripes := newStripes()
 	return &Breaker{name: endpoint, stripes: stripes, origins: make([]origins, len(stripes))}
 }
+
+// Repeatable makes what the breaker does depend on its calls and their times alone, and not on what goroutine they come from: a simulation gives the same
+// figures each time. It is to be called before the first call.
+func (b *Breaker) Repeatable() { b.repeatable = true }
 
 // Allow asks for a call. slow is the call's slow time (see Config.SlowTime): when it has passed and the call is still in flight,
 // that counts as slow at once. 0 or less means that it is not known:
@@ -67,6 +71,9 @@ func (b *Breaker) AllowModel(now int64, slow time.Duration, model uint64) (Permi
 func (b *Breaker) allow(epoch uint16, now int64, slow time.Duration, model uint64) Permit {
 	mask := uint64(len(b.stripes)) - 1
 	stripe := stripeHint() & mask
+	if b.repeatable {
+		stripe = uint64(now) * 0x9e3779b97f4a7c15 >> 56 & mask
+	}
 	if slow <= 0 {
 		return Permit{epoch: epoch, kind: callPermit, at: uint8(stripe<<stripeShift | noSlot)}
 	}

@@ -89,7 +89,9 @@ func newProduct(f *Fleet, o picker.Options, options productOptions) Policy {
 		c.guard.SetPanicThreshold(panicThreshold)
 		c.guard.SetPerModel(!options.noBreaker)
 		for _, host := range f.hosts {
-			c.endpoints = append(c.endpoints, picker.NewEndpoint(host))
+			e := picker.NewEndpoint(host)
+			e.Breaker().Repeatable()
+			c.endpoints = append(c.endpoints, e)
 		}
 	}
 	p.Changed(0)
