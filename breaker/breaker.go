@@ -12,26 +12,27 @@ import (
 // Results are votes: each call has one, in the state that it began in. A result that comes after the state has changed is
 // dropped, since it tells of the endpoint as it was.
 type Breaker struct {
-	circuit             // its word is read by each call and written when the state changes
-	stuck   atomic.Bool // the calls that are late are a model's matter
-	stripes []stripe
-	origins []origins
-	group   atomic.Pointer[Group]
-	place   atomic.Pointer[Group] // the group of whose places for open breakers this one holds one
-	onHang  func(Hang) bool
-	name    string
+	circuit                // its word is read by each call and written when the state changes
+	stuck      atomic.Bool // the calls that are late are a model's matter
+	stripes    []stripe
+	origins    []origins
+	group      atomic.Pointer[Group]
+	place      atomic.Pointer[Group] // the group of whose places for open breakers this one holds one
+	onHang     func(Hang) bool
+	name       string
+	repeatable bool // see Repeatable
 
-	_          [64]byte      // what follows is written by calls that fail or are slow
-	streak     atomic.Uint64 // epoch (16 bits), failures in a row (16), the successes seen at the last of them (32)
-	late       atomic.Uint64 // epoch (16 bits), calls of it that are late and still in flight (48, signed)
-	suspicion  suspicion
-	rest       atomic.Uint64 // float64: failure rate of the rest of the group; 0 where that is no measure
-	opening    atomic.Bool   // a goroutine is about to open it
-	waiting    atomic.Bool   // it ought to be open, but too many others are
-	window     window
-	okBefore   atomic.Uint64 // the calls that had succeeded in time when it closed last
-	faults     faults
-	probes     [maxProbes]atomic.Uint64
+	_         [64]byte      // what follows is written by calls that fail or are slow
+	streak    atomic.Uint64 // epoch (16 bits), failures in a row (16), the successes seen at the last of them (32)
+	late      atomic.Uint64 // epoch (16 bits), calls of it that are late and still in flight (48, signed)
+	suspicion suspicion
+	rest      atomic.Uint64 // float64: failure rate of the rest of the group; 0 where that is no measure
+	opening   atomic.Bool   // a goroutine is about to open it
+	waiting   atomic.Bool   // it ought to be open, but too many others are
+	window    window
+	okBefore  atomic.Uint64 // the calls that had succeeded in time when it closed last
+	faults    faults
+	probes    [maxProbes]atomic.Uint64
 }
 
 // New returns a closed Breaker for an endpoint of that name, which only events carry.
