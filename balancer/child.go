@@ -102,6 +102,7 @@ func (c *child) connState(sc gbalancer.SubConn, s connectivity.State) {
 		}
 		c.failed, c.member.newcomer = false, false
 	case s != connectivity.Ready && c.ready == sc: // gRPC has ended the watch
+		p.guard.Unheard(c.member.endpoint) // which may be gone for good, and is not to be kept for the models it held
 		c.ready, c.watch, c.judged, c.since = nil, nil, false, time.Now()
 	default:
 		p.mu.Unlock()

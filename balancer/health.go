@@ -115,6 +115,12 @@ func (h *HealthConfig) asks(source string) bool {
 	return h.Sources == nil || slices.Contains(h.Sources, source)
 }
 
+// asksLike reports whether servers are asked the same, the same way. The rest is looked up when it is needed.
+func (h *HealthConfig) asksLike(o *HealthConfig) bool {
+	all := slices.Equal(h.Sources, o.Sources) && (h.Sources == nil) == (o.Sources == nil)
+	return all && h.Interval == o.Interval && h.GPUStatsPort == o.GPUStatsPort
+}
+
 // SlowStartConfig says how endpoints that are new get their share of the traffic: those that join others, and those that could
 // not be connected to before.
 type SlowStartConfig struct {

@@ -113,7 +113,7 @@ func (p *policy) UpdateClientConnState(s gbalancer.ClientConnState) error {
 	}
 
 	p.mu.Lock()
-	rewatch := !reflect.DeepEqual(p.config.Health, config.Health)
+	rewatch := !p.config.Health.asksLike(config.Health)
 	p.configureLocked(config)
 	p.members, p.resolverErr = members, nil
 	if len(endpoints) == 0 {

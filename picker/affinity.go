@@ -21,7 +21,7 @@ func init() {
 // no longer needed are left alone until the server evicts them. The order in which endpoints without the model are considered is that of a
 // ring, the same in all clients.
 //
-// Where servers do not say what they hold, or too seldom, the strategy is "ring" with its options.
+// Where fewer than half of the endpoints say what they hold, the strategy is "ring" with its options.
 type AffinityOptions struct {
 	// MaxReplicas is how many endpoints a model is given at most, from 0 to 1000; 0, the default, is no bound. Copies that servers have made by
 	// themselves are used however many there are.
@@ -139,10 +139,14 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 	switch {
 	case !ok && !found:
 		return t.refuse()
-	case !found || ok && best.in > c.in+c.hesitation(loading):
+	case !found:
 		c.opened(&x, g, q)
 		return c.choice(&x, Cold, p)
-	case ok && !loading && s.grows(&x, p, &best, &c):
+	case !ok || p != nil && len(p.held()) >= s.replicas: // there is no place for another copy
+	case best.in > c.in+c.hesitation(loading):
+		c.opened(&x, g, q)
+		return c.choice(&x, Cold, p)
+	case !loading && s.grows(&x, p, &best, &c):
 		c.opened(&x, g, q)
 		return c.choice(&x, Grown, p)
 	}
@@ -357,7 +361,7 @@ func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) c
 // grows throws the dice for another copy of a model, which is to be on c.
 func (s *affinity) grows(x *estimator, p *placement, best *candidate, c *cold) bool {
 	regret := best.in - c.resident
-	if regret <= 0 || p == nil || len(p.held()) >= s.replicas {
+	if regret <= 0 || p == nil {
 		return false
 	}
 	share := (best.state.own + 1) / (best.state.calls + 1)

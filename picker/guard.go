@@ -122,7 +122,7 @@ func (g *Guard) admits(e *Endpoint, q *Query) bool {
 	return (panic || e.open(q.Now)) && e.fit(q, panic) && (q.anywhere || !g.absent.absent(e, q.Key, q.Now)) && e.serving(q.Key, q.Now)
 }
 
-// admitsHolder is admits for an endpoint whose servers says that it holds the model, or loads it.
+// admitsHolder is admits for an endpoint whose server says that it holds the model, or loads it.
 func (g *Guard) admitsHolder(e *Endpoint, m *Model, q *Query) bool {
 	if len(q.Avoid)+q.nPassed > 0 && q.Avoids(e) {
 		return false

@@ -17,8 +17,7 @@ const (
 	maxTime  = 365 * 24 * time.Hour
 	// maxUtilization is the highest utilization that is believed.
 	maxUtilization = 100
-	// maxAge is the greatest difference between the server's clock and ours that is taken for the age of a report, and not for a
-	// difference between the clocks.
+	// maxAge is the greatest age of a report; what looks older is of a clock that has been set.
 	maxAge = time.Minute
 	// soon is how long a load takes that is about to end: 0 would say that nothing is known.
 	soon = time.Millisecond
@@ -29,13 +28,16 @@ type converter struct {
 	interval time.Duration
 	filtered bool // whether only some models were asked for
 
+	apart time.Duration // of the server's clock and ours, at least, as of at
+	at    time.Time     // zero before the first report that says when it was made
+
 	report   health.Report
 	versions []versioned // by place in the last report
 }
 
 // convert returns what m says, at now. What it returns holds until the next call.
 func (c *converter) convert(m *gpb.NodeReport, now time.Time) *health.Report {
-	age := ageOf(m, now)
+	age := c.ageOf(m, now)
 	r := &c.report
 	*r = health.Report{
 		Server:   serverState(m),
@@ -55,14 +57,20 @@ func (c *converter) convert(m *gpb.NodeReport, now time.Time) *health.Report {
 	return r
 }
 
-func ageOf(m *gpb.NodeReport, now time.Time) time.Duration {
+// ageOf returns by how much older a report is than the youngest that the server has made lately: clocks need not agree, so what they are apart is
+// taken for what the youngest took. That is forgotten by a twentieth of the time that passes, or at once where it cannot be, since clocks are set.
+func (c *converter) ageOf(m *gpb.NodeReport, now time.Time) time.Duration {
 	if m.SampledAt == nil || m.SampledAt.CheckValid() != nil {
 		return 0
 	}
-	if age := now.Sub(m.SampledAt.AsTime()); age >= 0 && age < maxAge {
-		return age
+	const forgets = 20
+	apart := now.Sub(m.SampledAt.AsTime())
+	least := c.apart + now.Sub(c.at)/forgets
+	if c.at.IsZero() || apart < least || apart-least >= maxAge {
+		least = apart
 	}
-	return 0
+	c.apart, c.at = least, now
+	return apart - least
 }
 
 func serverState(m *gpb.NodeReport) health.ServerState {

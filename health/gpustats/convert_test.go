@@ -19,6 +19,7 @@ var now = time.Date(2030, 1, 2, 3, 4, 5, 6, time.UTC)
 
 func reported(m *gpb.NodeReport) *health.Report {
 	c := converter{interval: time.Second}
+	c.convert(&gpb.NodeReport{SampledAt: timestamppb.New(now)}, now) // the clocks agree
 	return c.convert(m, now)
 }
 
@@ -129,6 +130,29 @@ func TestConvertServerState(t *testing.T) {
 		"unsaid":                 {0, []*gpb.GPU{sound}, health.ServerUnknown},
 	} {
 		assert.Equal(t, tc.want, reported(&gpb.NodeReport{State: tc.state.Enum(), Gpus: tc.gpus}).Server, name)
+	}
+}
+
+// Servers' clocks need not agree with ours, nor stay as they are: a report is as old as it is beyond the youngest.
+func TestClocksNeedNotAgree(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []time.Duration{0, 10 * time.Second, 45 * time.Second, time.Hour, -10 * time.Second} {
+		c := converter{interval: time.Second}
+		at := now
+		age := func(took, behind time.Duration) time.Duration {
+			at = at.Add(time.Second)
+			return c.convert(&gpb.NodeReport{SampledAt: timestamppb.New(at.Add(-took - behind))}, at).Age
+		}
+		assert.Zero(t, age(0, behind), "%v: the first", behind)
+		assert.Zero(t, age(0, behind), "%v: the clocks are apart, and the report is young", behind)
+		assert.InDelta(t, 3*time.Second, age(3*time.Second, behind), float64(100*time.Millisecond), "%v: it took its time", behind)
+		assert.Zero(t, age(0, behind-20*time.Second), "%v: the clock is set forward", behind)
+		assert.InDelta(t, 20*time.Second, age(0, behind), float64(100*time.Millisecond), "%v: the clock is set back", behind)
+		for range 380 {
+			age(0, behind)
+		}
+		assert.InDelta(t, time.Second, age(0, behind), float64(100*time.Millisecond), "%v: which is forgotten", behind)
+		assert.Zero(t, age(0, behind+2*time.Hour), "%v: a clock that is an hour back was set", behind)
 	}
 }
 
