@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -166,6 +167,10 @@ func TestAServerDiesWithItsSequences(t *testing.T) {
 
 func TestASequenceWaitsForItsServer(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testASequenceWaitsForItsServer)
+}
+
+func testASequenceWaitsForItsServer(t *testing.T) {
 	s := serve(t, 3)
 	cc := s.clientOf(t, s.target, mlbalancer.DialOptions(spread())...)
 	ready(t, cc, 3)
@@ -183,10 +188,11 @@ func TestASequenceWaitsForItsServer(t *testing.T) {
 		assert.Equal(t, home, d.Endpoint)
 		waited <- err
 	}()
+	synctest.Wait()
 	select {
 	case err := <-waited:
 		t.Fatal("it did not wait: ", err)
-	case <-time.After(20 * time.Millisecond):
+	default:
 	}
 	assert.Equal(t, served, s.streams.Load())
 	mend()

@@ -139,7 +139,7 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	set.Float64Var(&o.Speed, "scale", 20, "how many times as fast as model time to replay")
 	set.IntVar(&o.Warmup, "warmup", 2, "passes of the trace before the measurement")
 	set.IntVar(&o.Passes, "passes", 10, "passes of the trace that are measured")
-	signals := set.String("signals", "health,oip,gpustats", "what servers say of themselves: some of health, oip, orca and gpustats, or none;\n"+
+	signals := set.String("signals", "health,gpustats", "what servers say of themselves: some of health, oip, orca and gpustats, or none;\n"+
 		"weighted_round_robin gets load reports in any case, and nothing else")
 	seed := set.Uint64("seed", 1, "seed of all that is drawn")
 	seeds := set.Int("seeds", 1, "repeat with so many seeds, counting up from -seed, and show medians")

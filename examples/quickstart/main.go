@@ -26,7 +26,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer) error {
-	servers, err := fleet.Start(fleet.Config{Signals: fleet.Health, Servers: 3, Scale: 1.0 / 20, Seed: 1}) // loads take 250 ms, calls 12 ms
+	servers, err := fleet.Start(fleet.Config{Servers: 3, Scale: 1.0 / 20, Seed: 1}) // loads take 250 ms, calls 12 ms
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,8 @@ type Config struct {
 	// once was or will be, unknown if it was never loaded. The empty name is the server, which serves until it drains. It
 	// excludes NoWatch.
 	ModelHealth bool
-	// Signals are what the servers tell of themselves; 0 means Health and OIP. The rest is UNIMPLEMENTED.
+	// Signals are what the servers tell of themselves; the rest is UNIMPLEMENTED. 0 means Health, and OIP in explicit mode: who speaks Triton's statistics
+	// is taken for a server that loads nothing by itself, which one that does had better not be.
 	Signals Signals
 
 	// InMemory makes the servers listen on in-memory pipes instead of loopback ports. They can be reached only through
@@ -93,7 +94,12 @@ func (c Config) withDefaults() (Config, error) {
 	case c.NoWatch && c.ModelHealth:
 		return c, errors.New("fleet: ModelHealth is true, want false with NoWatch")
 	}
-	c.Signals = cmp.Or(c.Signals, Health|OIP)
+	if c.Signals == 0 {
+		c.Signals = Health
+		if c.Explicit {
+			c.Signals |= OIP
+		}
+	}
 	for i, m := range c.Models {
 		if m == "" {
 			return c, fmt.Errorf("fleet: Models[%d] is empty, want a name", i)

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -58,6 +59,7 @@ func testContext(t *testing.T) context.Context {
 func inBubble(t *testing.T, cfg Config, test func(t *testing.T, f *Fleet)) {
 	t.Helper()
 	cfg.InMemory = true
+	cfg.Signals = cmp.Or(cfg.Signals, Health|OIP)
 	synctest.Test(t, func(t *testing.T) { test(t, start(t, cfg)) })
 }
 
@@ -71,7 +73,7 @@ func requireStatus(t *testing.T, err error, code codes.Code, message string) {
 func TestServesOverPipesAndLoopback(t *testing.T) {
 	for _, inMemory := range []bool{true, false} {
 		t.Run(fmt.Sprintf("InMemory=%v", inMemory), func(t *testing.T) {
-			f := start(t, Config{Servers: 2, Scale: 1e-3, InMemory: inMemory})
+			f := start(t, Config{Servers: 2, Scale: 1e-3, InMemory: inMemory, Signals: OIP})
 			require.Len(t, f.Addrs(), 2)
 			for i, s := range f.Servers {
 				assert.Equal(t, f.Addrs()[i], s.Addr())

@@ -103,13 +103,16 @@ func spoken(t *testing.T, f *Fleet) Signals {
 func TestSignalsThatAreOffAreUnimplemented(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[Signals]Signals{
-		0:         Health | OIP,
+		0:         Health,
 		NoSignals: 0,
 		Health:    Health, OIP: OIP, ORCA: ORCA, GPUStats: GPUStats,
 		Health | OIP | ORCA | GPUStats: Health | OIP | ORCA | GPUStats,
 	} {
 		assert.Equal(t, want, spoken(t, start(t, Config{Servers: 1, InMemory: true, Scale: 1e-3, Signals: set})), "of %v", set)
 	}
+	triton, err := Config{Explicit: true}.withDefaults()
+	require.NoError(t, err)
+	assert.Equal(t, Health|OIP, triton.Signals)
 }
 
 // TestCallsGoOnWithoutSignals: what is not a signal is there in any case.
