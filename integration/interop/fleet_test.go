@@ -78,7 +78,6 @@ type fleet struct {
 	a, b   *servers.Server
 	client inference.GRPCInferenceServiceClient
 	conn   *grpc.ClientConn
-	before traffic // while all is well
 }
 
 // under runs a scenario with a fleet of its own under each of some policies.
@@ -143,9 +142,9 @@ func (f *fleet) dial() (*grpc.ClientConn, inference.GRPCInferenceServiceClient) 
 // warm makes a second of calls, so that connections stand and nothing is new.
 func (f *fleet) warm() {
 	f.t.Helper()
-	f.before = f.during(modelsOfAll(), func() { pass(time.Second) })
-	require.Empty(f.t, f.before.all().Failed(), f.before.all())
-	by := f.before.all().By()
+	calls := f.during(modelsOfAll(), func() { pass(time.Second) }).all()
+	require.Empty(f.t, calls.Failed(), calls)
+	by := calls.By()
 	require.Positive(f.t, by["a"], by)
 	require.Positive(f.t, by["b"], by)
 }
@@ -245,9 +244,9 @@ func (f *fleet) assertStayed(calls traffic, models ...string) {
 	f.t.Helper()
 	switch {
 	case f.policy.exact:
-		f.assertSame(calls, 1, models...)
+		f.assertHome(calls, 1, models...)
 	case f.kind == servers.KServe: // which does not say what it holds, so that each model has a home
-		f.assertSame(calls, most, models...)
+		f.assertHome(calls, most, models...)
 	default: // both servers are alike to each call
 		all := calls.of(models...)
 		assert.Empty(f.t, all.Failed(), "%v", all)
@@ -255,17 +254,17 @@ func (f *fleet) assertStayed(calls traffic, models ...string) {
 	}
 }
 
-// assertSame asserts that no call of some models failed, and that of the share of each of them that each server got while all was
-// well it kept a part, all of it if that is 1.
-func (f *fleet) assertSame(calls traffic, kept float64, models ...string) {
+// assertHome asserts that no call of some models failed, and that a part of those of each, all of them if that is 1, went to its
+// home.
+func (f *fleet) assertHome(calls traffic, part float64, models ...string) {
 	f.t.Helper()
 	for _, m := range models {
-		own := calls.of(m)
-		assert.Empty(f.t, own.Failed(), "%s: %v", m, own)
-		for _, server := range []string{"a", "b"} {
-			was := f.before.of(m).Share(server)
-			assert.GreaterOrEqual(f.t, own.Share(server), kept*was, "share of %s in the calls of %s", server, m)
+		own, home := calls.of(m), "b"
+		if slices.Contains(modelsOfA, m) {
+			home = "a"
 		}
+		assert.Empty(f.t, own.Failed(), "%s: %v", m, own)
+		assert.GreaterOrEqual(f.t, own.Share(home), part, "share of %s in the calls of %s", home, m)
 	}
 }
 
