@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/mlbalancer/mlbalancer"
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 )
 
 // probes are the methods by which the policy asks a server that offers none of them.
@@ -51,11 +51,11 @@ func recording(t *testing.T) (*servers, *recorder) {
 		}
 		return answer("s0", stream)
 	}))
-	lis := bufconn.Listen(1 << 16)
+	lis := memconn.Listen(1 << 16)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(lis) }()
 	t.Cleanup(func() { srv.Stop(); <-served })
-	return &servers{target: "mlb-static:///s0", listeners: map[string]*bufconn.Listener{"s0": lis}}, r
+	return &servers{target: "mlb-static:///s0", listeners: map[string]*memconn.Listener{"s0": lis}}, r
 }
 
 // all sends a unary call and one on a stream, waits until each probe has been made, and returns what came with each.

@@ -17,10 +17,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/mlbalancer/mlbalancer"
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,7 +51,7 @@ func text(s string) *wrapperspb.StringValue { return wrapperspb.String(s) }
 // servers is a set of in-memory servers, s0 to s(n-1).
 type servers struct {
 	target    string
-	listeners map[string]*bufconn.Listener
+	listeners map[string]*memconn.Listener
 	running   map[string]*grpc.Server
 	streams   atomic.Int64 // that servers have seen
 
@@ -63,7 +63,7 @@ type servers struct {
 // serve starts n servers, which answer any method: each message with "<server>:<message>". A message "fail" ends the call with
 // DATA_LOSS, "hang" waits for the caller to go away.
 func serve(t testing.TB, n int) *servers {
-	s := &servers{listeners: map[string]*bufconn.Listener{}, running: map[string]*grpc.Server{}}
+	s := &servers{listeners: map[string]*memconn.Listener{}, running: map[string]*grpc.Server{}}
 	var addrs []string
 	for i := range n {
 		name := fmt.Sprintf("s%d", i)
@@ -74,7 +74,7 @@ func serve(t testing.TB, n int) *servers {
 			s.streams.Add(1)
 			return answer(name, stream)
 		}))
-		lis := bufconn.Listen(1 << 16)
+		lis := memconn.Listen(1 << 16)
 		s.listeners[name], s.running[name] = lis, srv
 		addrs = append(addrs, name)
 		done := make(chan error, 1)

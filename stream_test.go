@@ -155,7 +155,7 @@ func TestStreamContext(t *testing.T) {
 		assert.Equal(t, "value", stream.Context().Value(key{}))
 		p, ok := peer.FromContext(stream.Context())
 		require.True(t, ok, "the stream's own")
-		assert.Equal(t, "bufconn", p.Addr.Network())
+		assert.Equal(t, "memconn", p.Addr.Network())
 		require.NoError(t, stream.CloseSend())
 		<-receive(stream)
 		assert.Equal(t, io.EOF, (<-receive(stream)).err)

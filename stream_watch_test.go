@@ -15,11 +15,11 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mlbalancer/mlbalancer"
 	"github.com/mlbalancer/mlbalancer/balancer"
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
@@ -44,7 +44,7 @@ func mlserver(model, text string) proto.Message {
 // models starts a server that answers each request after delay. The id of a request says what with: "" an answer, anything else an error of
 // that text; "end" and the name of a code ends the stream with it.
 func models(t testing.TB, k kind, delay time.Duration) *servers {
-	lis := bufconn.Listen(1 << 16)
+	lis := memconn.Listen(1 << 16)
 	srv := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		if method, _ := grpc.MethodFromServerStream(stream); asksHealth(method) {
 			return status.Error(codes.Unimplemented, "the servers say nothing of their health")
@@ -68,7 +68,7 @@ func models(t testing.TB, k kind, delay time.Duration) *servers {
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(lis) }()
 	t.Cleanup(func() { srv.Stop(); <-done })
-	return &servers{target: "mlb-static:///s0", listeners: map[string]*bufconn.Listener{"s0": lis}}
+	return &servers{target: "mlb-static:///s0", listeners: map[string]*memconn.Listener{"s0": lis}}
 }
 
 // conversation is one stream of a method.

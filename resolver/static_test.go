@@ -28,14 +28,14 @@ import (
 	"google.golang.org/grpc/peer"
 	gresolver "google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 	_ "github.com/mlbalancer/mlbalancer/resolver"
 )
 
 // fleet is a set of in-memory servers by address. Its dialer is all that knows them, so whatever looks a name up fails.
 type fleet struct {
-	listeners map[string]*bufconn.Listener
+	listeners map[string]*memconn.Listener
 	seen      chan seen
 }
 
@@ -43,7 +43,7 @@ type fleet struct {
 type seen struct{ server, authority string }
 
 func newFleet() *fleet {
-	return &fleet{listeners: map[string]*bufconn.Listener{}, seen: make(chan seen, 100)}
+	return &fleet{listeners: map[string]*memconn.Listener{}, seen: make(chan seen, 100)}
 }
 
 // serve starts a server that answers health checks at addr.
@@ -55,7 +55,7 @@ func (f *fleet) serve(t *testing.T, addr string, opts ...grpc.ServerOption) {
 	}
 	s := grpc.NewServer(append(opts, grpc.UnaryInterceptor(note))...)
 	healthpb.RegisterHealthServer(s, ghealth.NewServer())
-	lis := bufconn.Listen(1 << 16)
+	lis := memconn.Listen(1 << 16)
 	f.listeners[addr] = lis
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(lis) }()
@@ -268,7 +268,7 @@ func TestStaticUsesOnlyTheDialer(t *testing.T) {
 	f.serve(t, "localhost:1")
 	var p peer.Peer
 	require.NoError(t, call(t, f.client(t, "mlb-static:///localhost:1"), grpc.Peer(&p)))
-	assert.Equal(t, "bufconn", p.Addr.Network())
+	assert.Equal(t, "memconn", p.Addr.Network())
 }
 
 func parseTarget(t *testing.T, target string) gresolver.Target {

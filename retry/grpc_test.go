@@ -20,9 +20,9 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
@@ -33,12 +33,12 @@ type serve func(stream grpc.ServerStream) error
 // server is a gRPC server that counts its calls.
 type server struct {
 	*grpc.Server
-	listener *bufconn.Listener
+	listener *memconn.Listener
 	calls    atomic.Int64
 }
 
 func newServer(t *testing.T, name string, does serve) *server {
-	s := &server{listener: bufconn.Listen(1 << 16)}
+	s := &server{listener: memconn.Listen(1 << 16)}
 	s.Server = grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		s.calls.Add(1)
 		stream.SetTrailer(metadata.Pairs("from", name))

@@ -12,16 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/mlbalancer/mlbalancer/health"
 	"github.com/mlbalancer/mlbalancer/health/monitor"
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 	gpb "github.com/mlbalancer/mlbalancer/proto/mlbalancer/gpustats/v1"
 )
 
 // dial returns a connection to a server with the services that register adds, and what stops the server.
 func dial(t testing.TB, register func(grpc.ServiceRegistrar)) (cc *grpc.ClientConn, stop func()) {
-	lis := bufconn.Listen(1 << 16)
+	lis := memconn.Listen(1 << 16)
 	g := grpc.NewServer()
 	register(g)
 	done := make(chan error, 1)

@@ -14,11 +14,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mlbalancer/mlbalancer/health"
 	"github.com/mlbalancer/mlbalancer/health/monitor"
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
@@ -152,7 +152,7 @@ func (s *server) handle(_ any, stream grpc.ServerStream) error {
 // connect starts the server for the test, and returns a connection to it.
 func (s *server) connect(t *testing.T) *grpc.ClientConn {
 	t.Helper()
-	lis := bufconn.Listen(1 << 20)
+	lis := memconn.Listen(1 << 20)
 	srv := grpc.NewServer(grpc.UnknownServiceHandler(s.handle), grpc.WaitForHandlers(true))
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = srv.Serve(lis) })

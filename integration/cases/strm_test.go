@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	gresolver "google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -26,6 +25,7 @@ import (
 	"github.com/mlbalancer/mlbalancer"
 	"github.com/mlbalancer/mlbalancer/balancer"
 	"github.com/mlbalancer/mlbalancer/integration/rig"
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
@@ -360,8 +360,8 @@ func (rawCodec) Unmarshal(b []byte, m any) error {
 }
 
 // modelServer is a server that answers the n-th request of a stream, from 0, with a message. It has no other methods.
-func modelServer(t *testing.T, answer func(n int) []byte) *bufconn.Listener {
-	lis := bufconn.Listen(32 << 10)
+func modelServer(t *testing.T, answer func(n int) []byte) *memconn.Listener {
+	lis := memconn.Listen(32 << 10)
 	srv := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
 		if method, _ := grpc.MethodFromServerStream(s); method != rig.Stream {
 			return status.Error(codes.Unimplemented, method)
@@ -408,7 +408,7 @@ func testREAL06(t *testing.T) {
 	}
 	mlserver := func(int) []byte { return bare }
 	answers := map[string]func(int) []byte{"triton:1": triton, "mlserver:1": mlserver}
-	listeners := map[string]*bufconn.Listener{}
+	listeners := map[string]*memconn.Listener{}
 	for name, answer := range answers {
 		listeners[name] = modelServer(t, answer)
 	}

@@ -14,9 +14,10 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 )
 
 // Backend is a server that takes any method, unary or streaming. It answers each message with its own name, after
@@ -29,7 +30,7 @@ type Backend struct {
 	memory  atomic.Pointer[Memory] // nil: it has any model
 
 	mu       sync.Mutex
-	listener *bufconn.Listener // nil: connections are refused
+	listener *memconn.Listener // nil: connections are refused
 	server   *grpc.Server
 	health   *health.Server
 	silent   bool // connections are neither accepted nor refused
@@ -106,7 +107,7 @@ func (b *Backend) Start() {
 }
 
 func (b *Backend) listenLocked() {
-	b.listener = bufconn.Listen(32 << 10)
+	b.listener = memconn.Listen(32 << 10)
 	b.server = grpc.NewServer(grpc.UnknownServiceHandler(b.serve), grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
 	b.health = health.NewServer()
 	s, l := b.server, counting{b.listener, &b.accepted, &b.gate}

@@ -13,9 +13,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/mlbalancer/mlbalancer/health/gpustats/server"
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 	"github.com/mlbalancer/mlbalancer/internal/oip"
 )
 
@@ -36,7 +36,7 @@ type Server struct {
 
 	mu         sync.Mutex         // protects what follows
 	grpc       *grpc.Server       // nil while the server is down
-	pipe       *bufconn.Listener  // nil while the server is down, and on a loopback port
+	pipe       *memconn.Listener  // nil while the server is down, and on a loopback port
 	stats      *server.Server     // of mlbalancer.gpustats.v1; nil while the server is down
 	stopping   <-chan struct{}    // closed when grpc begins to stop
 	endWatches context.CancelFunc // closes it
@@ -209,7 +209,7 @@ func (s *Server) start() error {
 
 	s.mu.Lock()
 	s.grpc, s.stats, s.stopping, s.endWatches, s.served = srv, stats, ctx.Done(), endWatches, served
-	s.pipe, _ = lis.(*bufconn.Listener)
+	s.pipe, _ = lis.(*memconn.Listener)
 	s.mu.Unlock()
 	s.serving.Go(func() {
 		defer close(served)
@@ -220,7 +220,7 @@ func (s *Server) start() error {
 
 func (s *Server) listen() (net.Listener, error) {
 	if s.cfg.InMemory {
-		return bufconn.Listen(pipeSize), nil
+		return memconn.Listen(pipeSize), nil
 	}
 	return net.Listen("tcp", s.addr)
 }

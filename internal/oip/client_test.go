@@ -13,7 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -81,7 +82,7 @@ func (s *fakeServer) RepositoryModelUnload(
 
 func TestClient(t *testing.T) {
 	fake := &fakeServer{}
-	lis := bufconn.Listen(1 << 16)
+	lis := memconn.Listen(1 << 16)
 	srv := grpc.NewServer()
 	RegisterGRPCInferenceServiceServer(srv, fake)
 	go srv.Serve(lis)

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mlbalancer/mlbalancer/health/gpustats/server"
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 	gpb "github.com/mlbalancer/mlbalancer/proto/mlbalancer/gpustats/v1"
 )
 
@@ -27,7 +27,7 @@ func pause(d time.Duration) {
 
 // serve serves s over a pipe for as long as the test runs.
 func serve(t testing.TB, s *server.Server, options ...grpc.ServerOption) gpb.GPUStatsClient {
-	lis := bufconn.Listen(1 << 16)
+	lis := memconn.Listen(1 << 16)
 	g := grpc.NewServer(options...)
 	s.Register(g)
 	done := make(chan error, 1)

@@ -9,14 +9,15 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 )
 
 // Serve starts a server with the services that register adds (which may be nil) and returns a connection to it. Both end with the
 // test.
 func Serve(tb testing.TB, register func(*grpc.Server), opts ...grpc.ServerOption) grpc.ClientConnInterface {
 	tb.Helper()
-	lis := bufconn.Listen(32 << 10)
+	lis := memconn.Listen(32 << 10)
 	s := grpc.NewServer(opts...)
 	if register != nil {
 		register(s)

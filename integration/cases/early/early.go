@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	_ "github.com/mlbalancer/mlbalancer/balancer"
+	"github.com/mlbalancer/mlbalancer/internal/memconn"
 )
 
 // Err is what came of a call that an init function made.
@@ -25,7 +25,7 @@ const method = "/early.Service/Call"
 
 // call sends one call to a server of its own.
 func call() error {
-	l := bufconn.Listen(32 << 10)
+	l := memconn.Listen(32 << 10)
 	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		if m, _ := grpc.MethodFromServerStream(stream); m != method {
 			return status.Error(codes.Unimplemented, m)
