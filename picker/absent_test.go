@@ -101,7 +101,7 @@ func TestAModelThatNobodyHolds(t *testing.T) {
 			require.GreaterOrEqual(t, c.Index, 0, "somebody has to say that it is not there")
 			q.Avoid, q.Fresh = []*Endpoint{table.Member(c.Index).Endpoint}, true
 			assert.Equal(t, Choice{Index: -1, Reason: Tried}, place(t, table, q, Misplaced))
-			assert.False(t, q.anywhere)
+			assert.False(t, q.anywhere || q.again)
 			other := queryFor("other")
 			other.Now = q.Now
 			assert.GreaterOrEqual(t, place(t, table, other, Success).Index, 0)

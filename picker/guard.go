@@ -119,7 +119,7 @@ func (g *Guard) slowTime(expected, remaining time.Duration) time.Duration {
 // admits reports whether the endpoint and the model on it may be sent a call.
 func (g *Guard) admits(e *Endpoint, q *Query) bool {
 	panic := g.panic.Load()
-	return (panic || e.open(q.Now)) && e.fit(q, panic) && (q.anywhere || !g.absent.absent(e, q.Key, q.Now)) && e.serving(q.Key, q.Now)
+	return (panic || e.open(q.Now)) && e.fit(q, panic) && (q.again || !g.absent.absent(e, q.Key, q.Now)) && e.serving(q.Key, q.Now)
 }
 
 // admitsHolder is admits for an endpoint whose server says that it holds the model, or loads it.

@@ -39,3 +39,34 @@ func TestAModelThatNobodyHoldsBurdensNobody(t *testing.T) {
 		})
 	}
 }
+
+// A model that has been loaded on one server and dropped on another is called where it is before the servers are asked for it the next time:
+// one that said it had it, and answers that it does not, has the others asked. They say meanwhile that they are not ready.
+func TestAModelThatHasJustMoved(t *testing.T) {
+	for _, strategy := range Strategies() {
+		t.Run(strategy, func(t *testing.T) {
+			table, g := guarded(strategy, 2)
+			report := func(i int, state health.ServerState, held ...string) {
+				g.Report(table.Member(i).Endpoint, 0, int64(time.Hour), &health.Report{
+					Server: state, Models: models(health.ModelReady, held...), Complete: true, OnDemand: health.No,
+				})
+			}
+			report(0, health.ServerReady, "m", "a")
+			report(1, health.ServerNotReady, "b")
+			g.Watch(table, int64(time.Hour))
+			q := queryFor("m")
+			q.Now = int64(time.Hour)
+			require.Zero(t, place(t, table, q, Misplaced).Index, "it is said to be there")
+			q.Avoid, q.Fresh = []*Endpoint{table.Member(0).Endpoint}, true
+			require.Equal(t, 1, place(t, table, q, Success).Index, "the same call")
+			q.Avoid, q.Fresh = nil, false
+			for range 20 {
+				require.Equal(t, 1, place(t, table, q, Success).Index, "calls after it")
+			}
+			require.Equal(t, 1, place(t, table, q, Misplaced).Index)
+			require.GreaterOrEqual(t, place(t, table, q, Misplaced).Index, 0, "somebody has to say that it is not there")
+			q.Avoid, q.Fresh = []*Endpoint{table.Member(0).Endpoint}, true
+			assert.Equal(t, Choice{Index: -1, Reason: Tried}, place(t, table, q, Misplaced), "nobody is asked twice")
+		})
+	}
+}

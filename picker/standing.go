@@ -141,7 +141,7 @@ func (e *Endpoint) judge(s standing, q *Query, panic bool) bool {
 			}
 		}
 	}
-	return s&notReady == 0 || panic && s&starting == 0
+	return s&notReady == 0 || panic && s&starting == 0 || q.anywhere && s&serving != 0
 }
 
 // holds returns what is known of a model on the endpoint, whose standing is s.

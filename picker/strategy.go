@@ -31,7 +31,8 @@ type Query struct {
 	// Avoid lists endpoints that earlier attempts of the same call tried; usually empty, never long.
 	Avoid []*Endpoint
 
-	anywhere bool // also where the model is not
+	anywhere bool // also where the model is not said to be
+	again    bool // and where it was asked for in vain
 
 	passed  [maxPlace]*Endpoint // those that another call was faster at
 	nPassed int

@@ -127,8 +127,9 @@ func (t *Table) setStatus(status []Status) {
 }
 
 // Pick chooses an endpoint for one request: by the inference strategy if it names a model and is not an update, else by the update
-// strategy. If q avoids all that is ready, it is placed as if it avoided nothing, unless q.Fresh says otherwise. Pick neither locks nor
-// allocates.
+// strategy. If q avoids all that is ready, it is placed as if it avoided nothing, unless q.Fresh says otherwise. If nobody that is said to hold
+// the model takes the call, a server is to say so, best one that has not been asked lately: what was said of it may be older than the model's
+// last move. Pick neither locks nor allocates.
 func (t *Table) Pick(q *Query) Choice {
 	if len(t.ready) == 0 {
 		return t.refuse()
@@ -144,18 +145,46 @@ func (t *Table) Pick(q *Query) Choice {
 	avoid := q.Avoid
 	if len(avoid) > 0 { // what is left was tried before
 		if q.Fresh {
+			if c.Reason == Refused && t.misled(q) {
+				if c = t.beyond(q, false); c.Index >= 0 {
+					return c
+				}
+			}
 			return Choice{Index: -1, Reason: Tried}
 		}
 		q.Avoid = nil
 		c = s.Pick(t, q)
 	}
-	if c.Reason == Refused && t.plan.Guard != nil { // perhaps since nobody holds the model: then let a server say so, not always the same one
-		q.anywhere = true
-		c = t.update.Pick(t, q)
-		q.anywhere = false
+	if c.Reason == Refused && t.plan.Guard != nil {
+		if c = t.beyond(q, false); c.Index < 0 {
+			c = t.beyond(q, true)
+		}
 	}
 	q.Avoid = avoid
 	return c
+}
+
+// beyond places a query where its model is not said to be, and if again is true also where servers have just answered that it is not.
+func (t *Table) beyond(q *Query, again bool) Choice {
+	q.anywhere, q.again = true, again
+	c := t.update.Pick(t, q)
+	q.anywhere, q.again = false, false
+	return c
+}
+
+// misled reports whether an endpoint that the query avoids was said to hold its model, and has answered that it does not: then the model may have
+// moved since servers were asked.
+func (t *Table) misled(q *Query) bool {
+	g := t.plan.Guard
+	if g == nil {
+		return false
+	}
+	for _, e := range q.Avoid {
+		if m := e.models.get(q.Key); m != nil && present(m.State()) && g.absent.absent(e, q.Key, q.Now) {
+			return true
+		}
+	}
+	return false
 }
 
 // Len returns the number of members, holes included; indices of choices are below it.
