@@ -29,6 +29,7 @@ type placement struct {
 	holders atomic.Pointer[holders] // ascending by the endpoints' keys
 	service average                 // how long it takes, without waiting
 	credit  credit
+	lost    atomic.Int64 // when the last of its holders was heard to hold it no longer; 0 if that has not been
 }
 
 // holder is an endpoint that holds or loads a model.
@@ -136,6 +137,20 @@ func (g *Guard) holds(e *Endpoint, model uint64, now int64) bool {
 	return false
 }
 
+// adrift reports whether a model may have moved since servers were asked: all that are said to hold it have answered that they do not, or nobody
+// is said to any more and somebody was lately.
+func (g *Guard) adrift(key uint64, now int64) bool {
+	p := g.residency.get(key)
+	if p == nil {
+		return false
+	}
+	hs := p.held()
+	if len(hs) == 0 {
+		return now-p.lost.Load() < int64(g.health.Load().StaleAfter)
+	}
+	return !slices.ContainsFunc(hs, func(h holder) bool { return !g.absent.absent(h.endpoint, key, now) })
+}
+
 // get returns the placement of a model, or nil if no server has spoken of it.
 func (r *residency) get(key uint64) *placement {
 	if m := r.byModel.Load(); m != nil {
@@ -147,6 +162,7 @@ func (r *residency) get(key uint64) *placement {
 // shift changes a residency. It takes the lock when there is a first change, and done gives it back.
 type shift struct {
 	*residency
+	now   int64
 	fresh map[uint64]*placement // nil while no model has come or gone
 	held  bool
 }
@@ -181,6 +197,7 @@ func (d *shift) moved(e *Endpoint, m *Model, from, to health.ModelState) {
 		d.distinct.Add(1)
 	case before > 0 && len(hs) == 0:
 		d.distinct.Add(-1)
+		p.lost.Store(d.now)
 	}
 }
 

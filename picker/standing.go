@@ -73,7 +73,7 @@ func (g *Guard) settle(e *Endpoint, now int64, models bool) {
 	}
 	before := e.stands()
 	if models {
-		s |= g.settleModels(e)
+		s |= g.settleModels(e, now)
 	} else {
 		s |= before & serving
 	}
@@ -90,8 +90,8 @@ func (g *Guard) settle(e *Endpoint, now int64, models bool) {
 
 // settleModels derives the state of each model from what the sources say of it. The latest word counts, for who has spoken of models since knows
 // better, and one at first hand before all others, but that a model cannot answer counts whoever says so.
-func (g *Guard) settleModels(e *Endpoint) (s standing) {
-	d := shift{residency: &g.residency}
+func (g *Guard) settleModels(e *Endpoint, now int64) (s standing) {
+	d := shift{residency: &g.residency, now: now}
 	defer d.done()
 	for m := range e.Models() {
 		state := e.reports.stateOf(m)

@@ -145,7 +145,7 @@ func (t *Table) Pick(q *Query) Choice {
 	avoid := q.Avoid
 	if len(avoid) > 0 { // what is left was tried before
 		if q.Fresh {
-			if c.Reason == Refused && t.misled(q) {
+			if g := t.plan.Guard; c.Reason == Refused && g != nil && g.adrift(q.Key, q.Now) {
 				if c = t.beyond(q, false); c.Index >= 0 {
 					return c
 				}
@@ -170,21 +170,6 @@ func (t *Table) beyond(q *Query, again bool) Choice {
 	c := t.update.Pick(t, q)
 	q.anywhere, q.again = false, false
 	return c
-}
-
-// misled reports whether an endpoint that the query avoids was said to hold its model, and has answered that it does not: then the model may have
-// moved since servers were asked.
-func (t *Table) misled(q *Query) bool {
-	g := t.plan.Guard
-	if g == nil {
-		return false
-	}
-	for _, e := range q.Avoid {
-		if m := e.models.get(q.Key); m != nil && present(m.State()) && g.absent.absent(e, q.Key, q.Now) {
-			return true
-		}
-	}
-	return false
 }
 
 // Len returns the number of members, holes included; indices of choices are below it.

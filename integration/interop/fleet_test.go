@@ -88,22 +88,29 @@ func under(t *testing.T, k *servers.Kind, policies []policy, extra []servers.Mod
 	}
 }
 
+// newFleet is a fleet of servers with the same models, those of every fleet and some more, that has been called.
 func newFleet(t *testing.T, k *servers.Kind, p policy, extra ...servers.Model) *fleet {
 	t.Helper()
-	f := &fleet{t: t, kind: k, policy: p}
-	models := extra
+	models := slices.Clone(extra)
 	for _, m := range modelsOfAll() {
 		models = append(models, servers.Model{Name: m, Takes: takes})
 	}
+	f := startFleet(t, k, p, models, models)
+	f.warm()
+	return f
+}
+
+// startFleet is a fleet of servers with the models of a and of b.
+func startFleet(t *testing.T, k *servers.Kind, p policy, ofA, ofB []servers.Model) *fleet {
+	t.Helper()
+	f := &fleet{t: t, kind: k, policy: p}
 	require.NoError(t, rack.Install(t.Context(), k))
 	var starting sync.WaitGroup
-	for name, s := range map[string]**servers.Server{"a": &f.a, "b": &f.b} {
-		starting.Go(func() { *s = startServer(t, k, name, models) })
-	}
+	starting.Go(func() { f.a = startServer(t, k, "a", ofA) })
+	starting.Go(func() { f.b = startServer(t, k, "b", ofB) })
 	starting.Wait()
 	require.False(t, t.Failed())
 	f.conn, f.client = f.dial()
-	f.warm()
 	return f
 }
 
