@@ -208,8 +208,12 @@ const (
 func (e *Endpoint) drain(now, length int64) { e.drainingUntil.Store(now + length) }
 
 // lost notes that the endpoint no longer holds a model, and takes it for draining if it has served that one and another lately which it
-// no longer holds either: a server that stops loses all its models at once.
+// no longer holds either: a server that stops loses all its models at once. One that names all it holds is asked how it is; it may have
+// dropped two and keep others, which perhaps nobody else holds.
 func (e *Endpoint) lost(model uint64, now int64) {
+	if e.stands()&listed != 0 {
+		return
+	}
 	m := e.models.get(model)
 	if m == nil || now-m.used.Load() > lostWithin {
 		return

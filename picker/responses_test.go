@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mlbalancer/mlbalancer/breaker"
+	"github.com/mlbalancer/mlbalancer/health"
 )
 
 // sayings is a Judge of nothing.
@@ -270,6 +271,19 @@ func TestResponsesLosingTwoModelsIsDraining(t *testing.T) {
 	assert.False(t, s.endpoint().Draining(s.now))
 	st.receive("n", Misplaced)
 	assert.True(t, s.endpoint().Draining(s.now))
+	st.end(Success)
+}
+
+// A server that names all that it holds may drop two models and be called for the others.
+func TestLosingTwoModelsOfAListIsNotDraining(t *testing.T) {
+	s := newStreams(t)
+	s.guard.Report(s.endpoint(), 0, s.now, &health.Report{Models: models(health.ModelReady, "m", "n", "o"), Complete: true})
+	st := s.open("m", true)
+	for _, m := range []string{"m", "n"} {
+		st.receive(m, Success)
+		st.receive(m, Misplaced)
+	}
+	assert.False(t, s.endpoint().Draining(s.now))
 	st.end(Success)
 }
 
