@@ -16,8 +16,8 @@ var nomads = []string{"nomad1", "nomad2"}
 const visitor = "visitor" // a model that nobody calls
 
 // Tritons in explicit mode have the models that they were told to load, here none of them where the ring would have it. While
-// models are loaded and unloaded, which makes the servers say that they are not ready, each call goes where its model is. One that
-// moves is called where it went as soon as it is gone from where it was, though that was heard of only later.
+// models are loaded and unloaded, which makes the servers say that they are not ready, each call goes where its model is. Models
+// that move are called where they went as soon as they are gone from where they were, though that is heard of only later.
 func TestTritonAffinity(t *testing.T) {
 	for _, p := range []policy{modelAware, withoutRetries, roundRobin} {
 		t.Run(p.name, func(t *testing.T) { testAffinity(t, startFleet(t, servers.Triton, p, parted("a"), parted("b"))) })
