@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/mlbalancer/mlbalancer/integration/interop/servers"
+	"github.com/mlbalancer/mlbalancer/integration/rig"
 )
 
 // nomads are models that are called, and move from one server to the other.
@@ -45,6 +46,9 @@ func testAffinity(t *testing.T, f *fleet) {
 		}
 		for _, m := range modelsOfA {
 			f.hears("b", m, "ready")
+		}
+		for _, server := range []string{"a", "b"} { // a model is seen to be ready a moment before all is that was reported with it
+			rig.Eventually(t, func() bool { return f.endpoint(server).Health.Sources["oip"] == "ready" }, heardLimit, "%s is not ready", server)
 		}
 	}
 	type stay struct {
