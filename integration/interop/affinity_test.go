@@ -48,7 +48,8 @@ func testAffinity(t *testing.T, f *fleet) {
 			f.hears("b", m, "ready")
 		}
 		for _, server := range []string{"a", "b"} { // a model is seen to be ready a moment before all is that was reported with it
-			rig.Eventually(t, func() bool { return f.endpoint(server).Health.Sources["oip"] == "ready" }, heardLimit, "%s is not ready", server)
+			ready := func() bool { return f.endpoint(server).Health.Sources["oip"] == "ready" }
+			rig.Eventually(t, ready, heardLimit, "%s is not ready", server)
 		}
 	}
 	type stay struct {
