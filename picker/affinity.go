@@ -347,7 +347,7 @@ func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) c
 	x.of(e, &c.state)
 	wait, work := x.wait(&c.state), x.service*c.state.slow
 	free, load := x.laneFree(e)
-	c.load, c.cost, c.chain, c.resident = load, x.evictionCost(e, load), x.chain, wait+work
+	c.load, c.cost, c.chain, c.resident = load, x.evictionCost(e, load, free), x.chain, wait+work
 	if e.facts.copied.Load() > 1 {
 		c.chain = 1
 	}

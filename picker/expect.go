@@ -114,7 +114,7 @@ func (x *estimator) laneFree(e *Endpoint) (free, load float64) {
 
 // evictionCost is what it costs others when a load on the endpoint pushes a model out: nothing if there is room, the less the longer the victim has not
 // been used, next to nothing if others hold it too, and else as many loads as that one leads to.
-func (x *estimator) evictionCost(e *Endpoint, load float64) float64 {
+func (x *estimator) evictionCost(e *Endpoint, load, free float64) float64 {
 	const (
 		spared  = 4.0  // how many loads' time a model must have been idle to be worth next to nothing
 		copied  = 0.15 // of the cost if another endpoint holds the victim
@@ -128,7 +128,7 @@ func (x *estimator) evictionCost(e *Endpoint, load float64) float64 {
 	case health.VictimIdle:
 		age := max(float64(x.now-f.victimUsed.Load()), 1)
 		cost := load * (1 - math.Exp(-spared*load/age))
-		if f.copied.Load() > 1 {
+		if f.copied.Load() > 1 && free <= 0 {
 			return copied * cost
 		}
 		return cost * x.chain

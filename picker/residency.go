@@ -240,7 +240,13 @@ func (r *residency) copies(key uint64) int {
 	if p == nil {
 		return 0
 	}
-	return len(p.held())
+	n := 0
+	for _, h := range p.held() {
+		if h.model.State() == health.ModelReady {
+			n++
+		}
+	}
+	return n
 }
 
 // average is an exponentially weighted moving average by count.
