@@ -141,28 +141,29 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 		return t.refuse()
 	case !found:
 		c.opened(&x, g, q)
-		return c.choice(&x, Cold, p)
+		return c.choice(&x, Cold, p, q)
 	case !ok || p != nil && len(p.held()) >= s.replicas: // there is no place for another copy
 	case best.in > c.in+c.hesitation(loading):
 		c.opened(&x, g, q)
-		return c.choice(&x, Cold, p)
+		return c.choice(&x, Cold, p, q)
 	case !loading && s.grows(&x, p, &best, &c):
 		c.opened(&x, g, q)
-		return c.choice(&x, Grown, p)
+		return c.choice(&x, Grown, p, q)
 	}
 	return s.session(&x, g, p, q, &best)
 }
 
 // choice is the decision for a candidate.
-func (c *candidate) choice(x *estimator, r Reason, p *placement) Choice {
-	d := Choice{Index: c.index, Reason: r, model: c.model, placement: p}
+func (c *candidate) choice(x *estimator, r Reason, p *placement, q *Query) Choice {
+	o := &q.Outlook
+	o.model, o.placement = c.model, p
 	if c.ready {
-		d.Wait, d.Expect = int64(x.wait(&c.state)), int64(c.in)
+		o.Wait, o.Expect = int64(x.wait(&c.state)), int64(c.in)
 		if c.e.facts.tellsCalls() { // what others may have sent there since is no fault of the endpoint
-			d.Expect += int64(c.state.age)
+			o.Expect += int64(c.state.age)
 		}
 	}
-	return d
+	return Choice{Index: c.index, Reason: r}
 }
 
 // hesitation returns how much sooner than on the best endpoint that holds the model a load must have the call answered, in nanoseconds.

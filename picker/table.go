@@ -133,6 +133,7 @@ func (t *Table) Pick(q *Query) Choice {
 	if len(t.ready) == 0 {
 		return t.refuse()
 	}
+	q.Outlook = Outlook{}
 	s := t.update
 	if q.Type != Update && q.ModelID != "" {
 		s = t.inference
