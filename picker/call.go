@@ -52,13 +52,18 @@ type Decision struct {
 }
 
 // Resolve sets the request that this call's attempts are placed by, and releases the message.
-func (c *Call) Resolve(req Request, key uint64) {
-	c.request, c.key, c.resolved = req, key, true
+func (c *Call) Resolve(req *Request, key uint64) {
+	c.request, c.key, c.resolved = *req, key, true
 	c.Message = nil
 }
 
-// Resolved returns the request and its key, and whether Resolve has set them.
-func (c *Call) Resolved() (req Request, key uint64, ok bool) { return c.request, c.key, c.resolved }
+// Resolved returns the request that Resolve has set, and its key; nil and 0 before. The Request is not to be changed.
+func (c *Call) Resolved() (req *Request, key uint64) {
+	if !c.resolved {
+		return nil, 0
+	}
+	return &c.request, c.key
+}
 
 // Tried returns the endpoints that attempts of this call have been sent to, at most the last four. The slice is
 // valid until the next attempt.
