@@ -129,28 +129,28 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 	p := g.residency.get(q.Key)
 	x := estimator{t: t, now: q.Now, workers: s.workers, load: s.load, others: t.othersPerEndpoint(q.Now)}
 	x.service, x.mean = g.services(p, q)
-	var best candidate
-	found, loading := s.warmest(&x, g, p, q, &best)
-	if found && best.ready && best.in <= soon*x.service {
-		return s.session(&x, g, p, q, &best)
+	var room [2]candidate
+	best, loading := s.warmest(&x, g, p, q, &room)
+	if best != nil && best.ready && best.in <= soon*x.service {
+		return s.session(&x, g, p, q, best)
 	}
 	x.chain = g.residency.chain()
 	c, ok := s.coldest(&x, g, q)
 	switch {
-	case !ok && !found:
+	case !ok && best == nil:
 		return t.refuse()
-	case !found:
+	case best == nil:
 		c.opened(&x, g, q)
 		return c.choice(&x, Cold, p, q)
 	case !ok || p != nil && len(p.held()) >= s.replicas: // there is no place for another copy
 	case best.in > c.in+c.hesitation(loading):
 		c.opened(&x, g, q)
 		return c.choice(&x, Cold, p, q)
-	case !loading && s.grows(&x, p, &best, &c):
+	case !loading && s.grows(&x, p, best, &c):
 		c.opened(&x, g, q)
 		return c.choice(&x, Grown, p, q)
 	}
-	return s.session(&x, g, p, q, &best)
+	return s.session(&x, g, p, q, best)
 }
 
 // choice is the decision for a candidate.
@@ -191,16 +191,16 @@ func (c *cold) opened(x *estimator, g *Guard, q *Query) {
 // maxWarm is how many holders of a model are looked at, at most.
 const maxWarm = 64
 
-// warmest finds the endpoint, of those that hold the model or load it, that is expected to answer first, and reports whether there is one, and
-// whether one is loading the model.
-func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query, best *candidate) (found, loading bool) {
+// warmest returns the endpoint, of those that hold the model or load it, that is expected to answer first, nil if there is none, and whether one is
+// loading the model. room is where it has room for candidates.
+func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query, room *[2]candidate) (best *candidate, loading bool) {
 	if p != nil {
 		if hs := p.held(); len(hs) > 0 {
-			found, loading = s.warm(x, g, hs, q, best)
+			best, loading = s.warm(x, g, hs, q, room)
 		}
 	}
 	if x.now >= g.openings.until.Load() {
-		return found, loading
+		return best, loading
 	}
 	for n := range openingProbe {
 		o, e := g.openings.of(q.Key, n, x.now)
@@ -215,22 +215,32 @@ func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query, best 
 		c := candidate{index: i, e: e}
 		x.of(e, &c.state)
 		c.in = float64(max(0, o.readyAt.Load()-x.now)) + x.behind(e) + x.service*c.state.slow
-		if !found || c.in < best.in {
-			*best, found = c, true
+		if best == nil {
+			best = &room[0]
+			*best = c
+		} else if c.in < best.in {
+			*best = c
 		}
 	}
-	return found, loading
+	return best, loading
+}
+
+// seen is what is kept of a candidate that was looked at.
+type seen struct {
+	in    float64
+	at    int // among the holders
+	ready bool
 }
 
 // warm is warmest among the holders.
-func (s *affinity) warm(x *estimator, g *Guard, hs []holder, q *Query, best *candidate) (found, loading bool) {
-	var looked [manyHolders + 1]candidate // the last one is of those for which there is no room
-	n := 0
+func (s *affinity) warm(x *estimator, g *Guard, hs []holder, q *Query, room *[2]candidate) (best *candidate, loading bool) {
+	var looked [manyHolders + 1]seen // the last one is of those for which there is no room
+	c, n := &room[0], 0
 	// All are looked at in turn, from one that is drawn.
 	at := int(below(s.rand(), len(hs)))
 	for range min(len(hs), maxWarm) {
-		c := &looked[n]
 		ok := s.consider(x, g, &hs[at], q, c)
+		looked[n] = seen{c.in, at, c.ready}
 		if at++; at == len(hs) {
 			at = 0
 		}
@@ -238,23 +248,28 @@ func (s *affinity) warm(x *estimator, g *Guard, hs []holder, q *Query, best *can
 			continue
 		}
 		loading = loading || !c.ready
-		if !found || c.in < best.in {
-			*best, found = *c, true
+		switch {
+		case best == nil:
+			best, c = c, &room[1]
+		case c.in < best.in:
+			best, c = c, best
 		}
 		n = min(n+1, manyHolders)
 		if n >= samples && best.ready && (best.in <= soon*x.service || len(hs) > manyHolders) {
 			break
 		}
 	}
-	if found && best.ready && n >= samples && best.in > soon*x.service {
-		s.spread(looked[:n], best)
+	if best != nil && best.ready && n >= samples && best.in > soon*x.service {
+		if h := s.spread(looked[:n], best); s.consider(x, g, &hs[h], q, c) {
+			best = c
+		}
 	}
-	return found, loading
+	return best, loading
 }
 
-// spread draws among the candidates that are as good as the best for all that is known: how busy others keep an endpoint is the less known the
-// older its server's word is, the busier it is and the less of it is this client's doing.
-func (s *affinity) spread(cs []candidate, best *candidate) {
+// spread draws among the candidates that are as good as the best for all that is known, and returns which of the holders it is: how busy others keep an
+// endpoint is the less known the older its server's word is, the busier it is and the less of it is this client's doing.
+func (s *affinity) spread(cs []seen, best *candidate) int {
 	st := &best.state
 	share := (st.own + 1) / (st.calls + 1)
 	band := best.in + min(st.age, maxBand)*min(1, st.calls/st.workers)*max(0, 1-share)
@@ -265,7 +280,7 @@ func (s *affinity) spread(cs []candidate, best *candidate) {
 			n++
 		}
 	}
-	*best = cs[below(s.rand(), n)]
+	return cs[below(s.rand(), n)].at
 }
 
 // maxBand bounds the difference that counts as none.
@@ -274,18 +289,20 @@ const maxBand = 2 * float64(time.Second)
 // consider looks at an endpoint that holds the model or loads it, and reports whether it may be sent the call.
 func (s *affinity) consider(x *estimator, g *Guard, h *holder, q *Query, c *candidate) bool {
 	e := h.endpoint
-	i := int(e.slot.Load())
-	if !x.t.seats(i, e) || x.t.status[i] != Ready || !(x.t.members[i].Weight > 0) || !g.admitsHolder(e, h.model, q) {
+	i, sound := int(e.slot.Load()), e.sound(q.Now)
+	if !x.t.takes(i, e) || !g.admitsHolder(e, h.model, q, sound) {
 		return false
 	}
 	c.index, c.e, c.model, c.ready = i, e, h.model, true
 	x.of(e, &c.state)
 	c.in = x.warm(&c.state)
-	switch ramp := e.ramp(q.Now); {
-	case ramp >= overdue:
-		c.in = 0
-	case ramp < 1 && !ramped(e, q):
-		c.in += x.load // for those who have no other
+	if !sound {
+		switch ramp := e.ramp(q.Now); {
+		case ramp >= overdue:
+			c.in = 0
+		case ramp < 1 && !ramped(e, q):
+			c.in += x.load // for those who have no other
+		}
 	}
 	if h.model.State() != health.ModelReady {
 		c.ready = false

@@ -56,9 +56,10 @@ type Table struct {
 	plan      Plan
 	members   []Member
 	status    []Status
-	ready     []uint32 // indices of members that are Ready and have a weight
-	weight    float64  // sum of the weights of the ready members
-	pending   bool     // some member with a weight is Pending
+	ready     []uint32    // indices of members that are Ready and have a weight
+	takers    []*Endpoint // those members by their index, and nil for all others
+	weight    float64     // sum of the weights of the ready members
+	pending   bool        // some member with a weight is Pending
 	inference Strategy
 	update    Strategy
 	sums      *totals
@@ -110,6 +111,7 @@ func strategyFor(prev *Table, o Options, members []Member, rand func() uint64, o
 func (t *Table) setStatus(status []Status) {
 	t.status = status
 	t.ready = make([]uint32, 0, len(status))
+	t.takers = make([]*Endpoint, len(status))
 	t.weight, t.pending = 0, false
 	for i, s := range status {
 		m := &t.members[i]
@@ -119,6 +121,7 @@ func (t *Table) setStatus(status []Status) {
 		switch s {
 		case Ready:
 			t.ready = append(t.ready, uint32(i))
+			t.takers[i] = m.Endpoint
 			t.weight += m.Weight
 		case Pending:
 			t.pending = true
@@ -181,15 +184,15 @@ func (t *Table) InferenceStrategy() Strategy { return t.inference }
 func (t *Table) Lists(e *Endpoint) bool { return t.seats(int(e.slot.Load()), e) }
 
 // Takes reports whether an endpoint is a member that is Ready and has a weight above 0.
-func (t *Table) Takes(e *Endpoint) bool {
-	i := int(e.slot.Load())
-	return t.seats(i, e) && t.status[i] == Ready && t.members[i].Weight > 0
-}
+func (t *Table) Takes(e *Endpoint) bool { return t.takes(int(e.slot.Load()), e) }
+
+// takes is Takes for the endpoint at an index, if it is there.
+func (t *Table) takes(i int, e *Endpoint) bool { return i < len(t.takers) && t.takers[i] == e }
 
 // usable reports whether the member at i may be chosen for q.
 func (t *Table) usable(i uint32, q *Query) bool {
-	m := &t.members[i]
-	return t.status[i] == Ready && m.Weight > 0 && t.admits(m.Endpoint, q)
+	e := t.takers[i]
+	return e != nil && t.admits(e, q)
 }
 
 // seats reports whether an endpoint is the one at an index.
