@@ -71,12 +71,20 @@ func (x *estimator) of(e *Endpoint, s *state) {
 	if others > 0 {
 		others = x.others + (others-x.others)*decayed(s.age/(ageOfServices*x.service))
 	}
-	s.calls = max(s.own+others, s.own-float64(f.waits.Load()), 0)
+	if least := -float64(f.waits.Load()); others < least {
+		others = least
+	}
+	if s.calls = s.own + others; s.calls < 0 {
+		s.calls = 0
+	}
 }
 
 // wait returns how long one more call waits for a worker.
 func (x *estimator) wait(s *state) float64 {
-	return max(0, s.calls+1-s.workers) / s.workers * x.mean * s.slow
+	if s.calls+1 <= s.workers { // a branch that is predicted, where max waits
+		return 0
+	}
+	return (s.calls + 1 - s.workers) / s.workers * x.mean * s.slow
 }
 
 // behind returns how long one more call waits, once the load that it waits for is done, for the others that do.

@@ -226,10 +226,10 @@ const totalsAge = int64(time.Millisecond)
 // totals are sums over the ready endpoints that are taken now and then by whichever pick finds them too old, so that no pick ever writes
 // to a counter that others share.
 type totals struct {
-	stamp atomic.Int64  // time of the last sum, 0 before the first
-	cost  atomic.Int64  // cost in flight
-	work  atomic.Uint64 // float64: work done lately
-	calls atomic.Int64  // that others had in flight, as their servers said last
+	stamp  atomic.Int64  // time of the last sum, 0 before the first
+	cost   atomic.Int64  // cost in flight
+	work   atomic.Uint64 // float64: work done lately
+	others atomic.Uint64 // float64: calls that others had in flight on the mean endpoint, as servers said last
 }
 
 // totals returns the sums, at most totalsAge old.
@@ -246,7 +246,7 @@ func (t *Table) totals(now int64) *totals {
 				work += t.members[i].work.at(now)
 				calls += t.members[i].facts.others()
 			}
-			l.calls.Store(calls)
+			l.others.Store(math.Float64bits(float64(calls) / float64(max(1, len(t.ready)))))
 			l.cost.Store(cost)
 			l.work.Store(math.Float64bits(work))
 			l.stamp.Store(max(now, 1))
@@ -262,7 +262,7 @@ func (t *Table) costPerWeight(now int64) float64 {
 
 // othersPerEndpoint returns how many calls of others the mean ready endpoint has, as far as servers have said.
 func (t *Table) othersPerEndpoint(now int64) float64 {
-	return float64(t.totals(now).calls.Load()) / float64(max(1, len(t.ready)))
+	return math.Float64frombits(t.totals(now).others.Load())
 }
 
 // minWork is the work per endpoint, in tokens, below which shares of it mean nothing.
