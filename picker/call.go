@@ -13,30 +13,30 @@ type Call struct {
 	// Message is the request message, or nil if there is none. The pick path reads it once, before the first
 	// attempt, and drops it.
 	Message any
-	// Stream says that the RPC is a stream, whose duration is no measure of latency.
-	Stream bool
 	// Responses, if not nil, is where the responses of a stream are reported; each attempt's pick fills it in.
 	Responses *Responses
 	// Decision, if not nil, is filled in by each attempt's pick.
 	Decision *Decision
 	// Pin, if not nil, holds the call on the endpoint of the others that share it.
 	Pin *Pin
-	// Fresh refuses an attempt when every endpoint that could take it was tried already. Otherwise such an attempt goes to one
-	// of those.
-	Fresh bool
 	// Inspect, if not nil, makes the picker hand itself to the function instead of placing the call, which then
 	// ends with an error. That is how a policy's state is read from outside.
 	Inspect func(policy any)
+	// Stream says that the RPC is a stream, whose duration is no measure of latency.
+	Stream bool
+	// Fresh refuses an attempt when every endpoint that could take it was tried already. Otherwise such an attempt goes to one
+	// of those.
+	Fresh bool
 
+	resolved bool
+	nTried   uint8
+	outcome  Outcome // of the last attempt that has ended
+	attempts int
 	request  Request
 	key      uint64
-	resolved bool
-	attempts int
-	outcome  Outcome       // of the last attempt that has ended
-	pushback time.Duration // what its server asked for
+	pushback time.Duration // what the server of the last attempt that has ended asked for
 	tried    [maxTried]*Endpoint
 	reasons  [maxTried]Reason // why each of tried was
-	nTried   int
 }
 
 // Decision is where one call went, and why. Fields describe the last attempt that was placed.

@@ -160,14 +160,22 @@ const (
 	slowBand = 1.6
 	// maxSlowness bounds one call's part, which may have hung.
 	maxSlowness = 100
+	// slowUnit is the least time, in nanoseconds, that is worth forgetting for: a 15,000th of slowMemory.
+	slowUnit = int64(time.Millisecond)
 )
 
 // observe takes in that a call took ratio times as long as was expected.
 func (s *drag) observe(now int64, ratio float64) {
 	old := s.bits.Load()
-	v := math.Float64frombits(old) * decayed(float64(now-s.at.Load())/slowMemory)
-	next := v + slowWeight*(min(ratio, maxSlowness)-1-v)
-	if s.bits.CompareAndSwap(old, math.Float64bits(next)) {
+	v, since := math.Float64frombits(old), now-s.at.Load()
+	if since > slowUnit {
+		v *= decayed(float64(since) / slowMemory)
+	}
+	if ratio > maxSlowness {
+		ratio = maxSlowness
+	}
+	next := v + slowWeight*(ratio-1-v)
+	if s.bits.CompareAndSwap(old, math.Float64bits(next)) && since > slowUnit {
 		s.at.Store(now)
 	}
 }
