@@ -117,7 +117,24 @@ type candidate struct {
 	model *Model // on it, if it is known to hold it
 	state state
 	in    float64 // nanoseconds until it is expected to have answered
+	at    int     // among the model's holders
 	ready bool    // it holds the model now
+}
+
+// candidates is room for the first that are looked at, and for one more.
+type candidates [samples + 1]candidate
+
+// soonest returns the candidate that is expected to answer first, of several the first. It takes no branch, which would be a coin that the processor
+// has to guess: times are not negative, and ordered as their bits are.
+func soonest(cs []candidate) *candidate {
+	best, in := 0, int64(math.Float64bits(cs[0].in))
+	for i := 1; i < len(cs); i++ {
+		t := int64(math.Float64bits(cs[i].in))
+		sooner := (t - in) >> 63 // -1 if it is, else 0
+		best ^= (best ^ i) & int(sooner)
+		in ^= (in ^ t) & sooner
+	}
+	return &cs[best]
 }
 
 // Pick implements Strategy.
@@ -129,7 +146,7 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 	p := g.residency.get(q.Key)
 	x := estimator{t: t, now: q.Now, workers: s.workers, load: s.load, others: t.othersPerEndpoint(q.Now)}
 	x.service, x.mean = g.services(p, q)
-	var room [2]candidate
+	var room candidates
 	best, loading := s.warmest(&x, g, p, q, &room)
 	if best != nil && best.ready && best.in <= soon*x.service {
 		return s.session(&x, g, p, q, best)
@@ -193,7 +210,7 @@ const maxWarm = 64
 
 // warmest returns the endpoint, of those that hold the model or load it, that is expected to answer first, nil if there is none, and whether one is
 // loading the model. room is where it has room for candidates.
-func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query, room *[2]candidate) (best *candidate, loading bool) {
+func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query, room *candidates) (best *candidate, loading bool) {
 	if p != nil {
 		if hs := p.held(); len(hs) > 0 {
 			best, loading = s.warm(x, g, hs, q, room)
@@ -225,6 +242,30 @@ func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query, room 
 	return best, loading
 }
 
+// warm is warmest among the holders. All are looked at in turn, from one that is drawn.
+func (s *affinity) warm(x *estimator, g *Guard, hs []holder, q *Query, room *candidates) (best *candidate, loading bool) {
+	at, left, n := int(below(s.rand(), len(hs))), min(len(hs), maxWarm), 0
+	for ; left > 0 && n < samples; left-- {
+		c := &room[n]
+		if s.consider(x, g, &hs[at], q, c) {
+			c.at = at
+			n++
+			loading = loading || !c.ready
+		}
+		if at++; at == len(hs) {
+			at = 0
+		}
+	}
+	if n == 0 {
+		return nil, loading
+	}
+	best = soonest(room[:n])
+	if n == samples && best.ready && best.in <= soon*x.service {
+		return best, loading
+	}
+	return s.warmOfAll(x, g, hs, q, room, best, n, at, left, loading)
+}
+
 // seen is what is kept of a candidate that was looked at.
 type seen struct {
 	in    float64
@@ -232,34 +273,32 @@ type seen struct {
 	ready bool
 }
 
-// warm is warmest among the holders.
-func (s *affinity) warm(x *estimator, g *Guard, hs []holder, q *Query, room *[2]candidate) (best *candidate, loading bool) {
+// warmOfAll goes on with those that are left, where n were looked at and none of them will do.
+func (s *affinity) warmOfAll(
+	x *estimator, g *Guard, hs []holder, q *Query, room *candidates, best *candidate, n, at, left int, loading bool,
+) (*candidate, bool) {
 	var looked [manyHolders + 1]seen // the last one is of those for which there is no room
-	c, n := &room[0], 0
-	// All are looked at in turn, from one that is drawn.
-	at := int(below(s.rand(), len(hs)))
-	for range min(len(hs), maxWarm) {
-		ok := s.consider(x, g, &hs[at], q, c)
-		looked[n] = seen{c.in, at, c.ready}
-		if at++; at == len(hs) {
-			at = 0
-		}
-		if !ok {
-			continue
-		}
-		loading = loading || !c.ready
-		switch {
-		case best == nil:
-			best, c = c, &room[1]
-		case c.in < best.in:
-			best, c = c, best
-		}
-		n = min(n+1, manyHolders)
+	for i := range room[:n] {
+		looked[i] = seen{room[i].in, room[i].at, room[i].ready}
+	}
+	c := &room[samples]
+	for ; left > 0; left-- {
 		if n >= samples && best.ready && (best.in <= soon*x.service || len(hs) > manyHolders) {
 			break
 		}
+		if s.consider(x, g, &hs[at], q, c) {
+			loading = loading || !c.ready
+			looked[n] = seen{c.in, at, c.ready}
+			n = min(n+1, manyHolders)
+			if c.in < best.in {
+				best, c = c, best
+			}
+		}
+		if at++; at == len(hs) {
+			at = 0
+		}
 	}
-	if best != nil && best.ready && n >= samples && best.in > soon*x.service {
+	if best.ready && n >= samples && best.in > soon*x.service {
 		if h := s.spread(looked[:n], best); s.consider(x, g, &hs[h], q, c) {
 			best = c
 		}
