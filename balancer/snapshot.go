@@ -137,7 +137,10 @@ func (a *attempt) read(call *picker.Call, own *picker.Request, key uint64, info 
 func (a *attempt) end(info gbalancer.DoneInfo) {
 	now := monotonic()
 	o, pushback := picker.Unsent, time.Duration(0)
-	if info.BytesSent || info.BytesReceived {
+	switch sent := info.BytesSent || info.BytesReceived; {
+	case sent && info.Err == nil:
+		o = picker.Success
+	case sent:
 		o = a.outcomes.Classify(a.ctx, outcome.End{Err: info.Err, Took: a.Took(now), Slow: a.Slow(), Received: info.BytesReceived})
 	}
 	if info.ServerLoad != nil && a.loads {

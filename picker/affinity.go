@@ -144,8 +144,10 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 		return s.ring.Pick(t, q)
 	}
 	p := g.residency.get(q.Key)
-	x := estimator{t: t, now: q.Now, workers: s.workers, load: s.load, others: t.othersPerEndpoint(q.Now)}
+	var x estimator // field by field: a literal is put together elsewhere and copied
+	x.t, x.now, x.workers, x.load, x.others = t, q.Now, s.workers, s.load, t.othersPerEndpoint(q.Now)
 	x.service, x.mean = g.services(p, q)
+	x.fading = 1 / (ageOfServices * x.service)
 	var room candidates
 	best, loading := s.warmest(&x, g, p, q, &room)
 	if best != nil && best.ready && best.in <= soon*x.service {

@@ -153,7 +153,7 @@ func (a *Attempt) expected(e *Endpoint, q *Query) time.Duration {
 	if a.loads || m == nil || m.used.Load() <= e.connectedAt.Load() { // the server may have to load it
 		return 0
 	}
-	return time.Duration(max(float64(m.Service())*q.size(), busyShare*e.Latency(), float64(a.expect)))
+	return max(time.Duration(float64(m.Service())*q.size()), time.Duration(busyShare*e.Latency()), time.Duration(a.expect))
 }
 
 // known looks up what is known of the model on the endpoint, once for the attempt.

@@ -32,6 +32,7 @@ type estimator struct {
 	t       *Table
 	now     int64
 	service float64 // of the call's model
+	fading  float64 // in a nanosecond, of what is known of others' calls
 	mean    float64 // service time of any call
 	others  float64 // that others have in flight on the mean endpoint
 	workers float64 // of a server that does not say
@@ -52,10 +53,16 @@ type state struct {
 // calls in full. Calls that wait for a load are no load.
 func (x *estimator) of(e *Endpoint, s *state) {
 	f := &e.facts
-	own, _ := e.working()
-	s.own = float64(own)
+	s.own = float64(e.InFlight())
+	if e.breaker.Stuck() > 0 {
+		own, _ := e.working()
+		s.own = float64(own)
+	}
 	s.calls, s.workers = s.own, x.workers
-	s.slow = e.slow.factor(x.now)
+	s.slow = 1
+	if e.slow.shows() {
+		s.slow = e.slow.factor(x.now)
+	}
 	at := f.at.Load()
 	s.age = float64(x.now - at)
 	has := health.Fields(f.has.Load())
@@ -69,7 +76,7 @@ func (x *estimator) of(e *Endpoint, s *state) {
 	}
 	others := float64(f.active.Load() - f.own.Load())
 	if others > 0 {
-		others = x.others + (others-x.others)*decayed(s.age/(ageOfServices*x.service))
+		others = x.others + (others-x.others)*decayed(s.age*x.fading)
 	}
 	if least := -float64(f.waits.Load()); others < least {
 		others = least
@@ -179,6 +186,9 @@ func (s *drag) observe(now int64, ratio float64) {
 		s.at.Store(now)
 	}
 }
+
+// shows reports whether the endpoint was slow when it answered last.
+func (s *drag) shows() bool { return math.Float64frombits(s.bits.Load()) >= slowBand-1 }
 
 // factor returns how slow the endpoint is, 1 if it is not.
 func (s *drag) factor(now int64) float64 {

@@ -107,7 +107,11 @@ func (v *visit) learn(now int64, took time.Duration) {
 	if v.endpoint.facts.tellsCalls() { // else it may be others' calls that it is slow for
 		v.endpoint.slow.observe(now, float64(took)/float64(v.expect))
 	}
-	net := max(float64(took)-float64(v.wait), minNet*float64(took)) / sizeOf(v.cost)
+	net := float64(took) - float64(v.wait)
+	if net < minNet*float64(took) {
+		net = minNet * float64(took)
+	}
+	net /= sizeOf(v.cost)
 	p := v.placed
 	if p == nil {
 		p = v.guard.residency.get(v.key)
