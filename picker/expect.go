@@ -32,6 +32,7 @@ type estimator struct {
 	t       *Table
 	now     int64
 	service float64 // of the call's model
+	fading  float64 // in a nanosecond, of what is known of others' calls
 	mean    float64 // service time of any call
 	others  float64 // that others have in flight on the mean endpoint
 	workers float64 // of a server that does not say
@@ -52,10 +53,16 @@ type state struct {
 // calls in full. Calls that wait for a load are no load.
 func (x *estimator) of(e *Endpoint, s *state) {
 	f := &e.facts
-	own, _ := e.working()
-	s.own = float64(own)
+	s.own = float64(e.InFlight())
+	if e.breaker.Stuck() > 0 {
+		own, _ := e.working()
+		s.own = float64(own)
+	}
 	s.calls, s.workers = s.own, x.workers
-	s.slow = e.slow.factor(x.now)
+	s.slow = 1
+	if e.slow.shows() {
+		s.slow = e.slow.factor(x.now)
+	}
 	at := f.at.Load()
 	s.age = float64(x.now - at)
 	has := health.Fields(f.has.Load())
@@ -69,14 +76,22 @@ func (x *estimator) of(e *Endpoint, s *state) {
 	}
 	others := float64(f.active.Load() - f.own.Load())
 	if others > 0 {
-		others = x.others + (others-x.others)*decayed(s.age/(ageOfServices*x.service))
+		others = x.others + (others-x.others)*decayed(s.age*x.fading)
 	}
-	s.calls = max(s.own+others, s.own-float64(f.waits.Load()), 0)
+	if least := -float64(f.waits.Load()); others < least {
+		others = least
+	}
+	if s.calls = s.own + others; s.calls < 0 {
+		s.calls = 0
+	}
 }
 
 // wait returns how long one more call waits for a worker.
 func (x *estimator) wait(s *state) float64 {
-	return max(0, s.calls+1-s.workers) / s.workers * x.mean * s.slow
+	if s.calls+1 <= s.workers { // a branch that is predicted, where max waits
+		return 0
+	}
+	return (s.calls + 1 - s.workers) / s.workers * x.mean * s.slow
 }
 
 // behind returns how long one more call waits, once the load that it waits for is done, for the others that do.
@@ -152,17 +167,28 @@ const (
 	slowBand = 1.6
 	// maxSlowness bounds one call's part, which may have hung.
 	maxSlowness = 100
+	// slowUnit is the least time, in nanoseconds, that is worth forgetting for: a 15,000th of slowMemory.
+	slowUnit = int64(time.Millisecond)
 )
 
 // observe takes in that a call took ratio times as long as was expected.
 func (s *drag) observe(now int64, ratio float64) {
 	old := s.bits.Load()
-	v := math.Float64frombits(old) * decayed(float64(now-s.at.Load())/slowMemory)
-	next := v + slowWeight*(min(ratio, maxSlowness)-1-v)
-	if s.bits.CompareAndSwap(old, math.Float64bits(next)) {
+	v, since := math.Float64frombits(old), now-s.at.Load()
+	if since > slowUnit {
+		v *= decayed(float64(since) / slowMemory)
+	}
+	if ratio > maxSlowness {
+		ratio = maxSlowness
+	}
+	next := v + slowWeight*(ratio-1-v)
+	if s.bits.CompareAndSwap(old, math.Float64bits(next)) && since > slowUnit {
 		s.at.Store(now)
 	}
 }
+
+// shows reports whether the endpoint was slow when it answered last.
+func (s *drag) shows() bool { return math.Float64frombits(s.bits.Load()) >= slowBand-1 }
 
 // factor returns how slow the endpoint is, 1 if it is not.
 func (s *drag) factor(now int64) float64 {

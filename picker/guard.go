@@ -122,19 +122,25 @@ func (g *Guard) admits(e *Endpoint, q *Query) bool {
 	return (panic || e.open(q.Now)) && e.fit(q, panic) && (q.anywhere || !g.absent.absent(e, q.Key, q.Now)) && e.serving(q.Key, q.Now)
 }
 
-// admitsHolder is admits for an endpoint whose server says that it holds the model, or loads it.
-func (g *Guard) admitsHolder(e *Endpoint, m *Model, q *Query) bool {
+// admitsHolder is admits for an endpoint whose server says that it holds the model, or loads it. sound is what e.sound says.
+func (g *Guard) admitsHolder(e *Endpoint, m *Model, q *Query, sound bool) bool {
 	if len(q.Avoid)+q.nPassed > 0 && q.Avoids(e) {
 		return false
 	}
 	s := e.stands()
-	if !g.panic.Load() && (s&barred != 0 || !e.open(q.Now)) {
+	if !sound && !g.panic.Load() && (s&barred != 0 || !e.open(q.Now)) {
 		return false
 	}
-	if m.State() != health.ModelReady && (s&explicit != 0 || s&notReady != 0) {
+	if m.State() != health.ModelReady && s&(explicit|notReady) != 0 {
 		return false
 	}
-	return !g.absent.absent(e, q.Key, q.Now) && e.serving(q.Key, q.Now)
+	return !g.absent.absent(e, q.Key, q.Now) && (sound || e.serving(q.Key, q.Now))
+}
+
+// sound reports whether nothing at all is held against the endpoint and against any model there, as is usual: no more than what is said of the model
+// need be looked at then.
+func (e *Endpoint) sound(now int64) bool {
+	return e.stands()&(barred|ramping) == 0 && e.breaker.Steady() && now >= e.drainingUntil.Load() && !e.faulty.Load()
 }
 
 // services returns how long a call of a query takes without waiting, and how long any call does, in nanoseconds.

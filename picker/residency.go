@@ -1,7 +1,6 @@
 package picker
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -15,7 +14,7 @@ import (
 // read it without a lock.
 type residency struct {
 	mu       sync.Mutex
-	byModel  atomic.Pointer[map[uint64]*placement]
+	byModel  atomic.Pointer[directory]
 	copied   atomic.Int64 // copies of all models
 	distinct atomic.Int64 // models of which there is a copy
 	informed atomic.Bool  // enough servers say which models they hold, and often enough
@@ -138,16 +137,13 @@ func (g *Guard) holds(e *Endpoint, model uint64, now int64) bool {
 
 // get returns the placement of a model, or nil if no server has spoken of it.
 func (r *residency) get(key uint64) *placement {
-	if m := r.byModel.Load(); m != nil {
-		return (*m)[key]
-	}
-	return nil
+	return r.byModel.Load().get(key)
 }
 
 // shift changes a residency. It takes the lock when there is a first change, and done gives it back.
 type shift struct {
 	*residency
-	fresh map[uint64]*placement // nil while no model has come or gone
+	fresh *directory // nil while no model has come or gone
 	held  bool
 }
 
@@ -197,26 +193,21 @@ const maxChain = 5
 // placement returns that of a model, made if need be and wanted.
 func (d *shift) placement(key uint64, make bool) *placement {
 	m := d.fresh
-	if old := d.byModel.Load(); m == nil && old != nil {
-		m = *old
+	if m == nil {
+		m = d.byModel.Load()
 	}
-	p := m[key]
+	p := m.get(key)
 	if p != nil || !make {
 		return p
 	}
 	if d.fresh == nil {
-		d.fresh = maps.Clone(m)
-		if d.fresh == nil {
-			d.fresh = map[uint64]*placement{}
-		}
-		if len(d.fresh) >= maxPlacements {
-			maps.DeleteFunc(d.fresh, func(_ uint64, p *placement) bool { return len(p.held()) == 0 })
-		}
+		full := m != nil && m.n >= maxPlacements
+		d.fresh = m.copy(func(p *placement) bool { return !full || len(p.held()) > 0 })
 	}
 	p = &placement{}
 	p.holders.Store(&holders{})
-	if len(d.fresh) < maxPlacements {
-		d.fresh[key] = p
+	if d.fresh.n < maxPlacements {
+		d.fresh.put(key, p)
 	}
 	return p
 }
@@ -226,7 +217,7 @@ func (d *shift) done() {
 		return
 	}
 	if d.fresh != nil {
-		d.byModel.Store(&d.fresh)
+		d.byModel.Store(d.fresh)
 	}
 	d.mu.Unlock()
 }
