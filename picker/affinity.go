@@ -148,6 +148,9 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 	x.t, x.now, x.workers, x.load, x.others = t, q.Now, s.workers, s.load, t.othersPerEndpoint(q.Now)
 	x.service, x.mean = g.services(p, q)
 	x.fading = 1 / (ageOfServices * x.service)
+	if p != nil {
+		p.demand.picks.Add(1)
+	}
 	var room candidates
 	best, loading := s.warmest(&x, g, p, q, &room)
 	if best != nil && best.ready && best.in <= soon*x.service {
@@ -410,7 +413,7 @@ func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) c
 	if e.facts.copied.Load() > 1 {
 		c.chain = 1
 	}
-	c.in = max(free+load*c.state.slow, wait) + work + c.cost + float64(rank)*rankCost*load + e.facts.busy()*load
+	c.in = max(free+load*c.state.slow, wait) + work + c.cost + float64(rank)*rankCost*load + e.busy()*load
 	if !ramped(e, q) {
 		c.in += load
 	}
@@ -419,7 +422,7 @@ func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) c
 
 // grows throws the dice for another copy of a model, which is to be on c.
 func (s *affinity) grows(x *estimator, p *placement, best *candidate, c *cold) bool {
-	regret := best.in - c.resident
+	regret := (best.in - c.resident) * best.e.lasting()
 	if regret <= 0 || p == nil {
 		return false
 	}

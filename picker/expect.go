@@ -131,9 +131,9 @@ func (x *estimator) laneFree(e *Endpoint) (free, load float64) {
 // been used, next to nothing if others hold it too, and else as many loads as that one leads to.
 func (x *estimator) evictionCost(e *Endpoint, load, free float64) float64 {
 	const (
-		spared  = 4.0  // how many loads' time a model must have been idle to be worth next to nothing
-		copied  = 0.15 // of the cost if another endpoint holds the victim
-		allBusy = 2.0  // loads
+		spared  = 4.0 // how many loads' time a model must have been idle to be worth next to nothing
+		copied  = 0.7 // of the cost if another endpoint holds the victim
+		allBusy = 2.0 // loads
 	)
 	f := &e.facts
 	if health.Fields(f.has.Load())&health.HasVictim == 0 {

@@ -23,6 +23,7 @@ type Guard struct {
 
 	residency residency
 	openings  openings
+	forecast  forecast
 	service   average // of all models together: how long they take without waiting
 }
 
@@ -71,6 +72,7 @@ func (g *Guard) Watch(t *Table, now int64) (freed bool) {
 	}
 	g.turn++
 	g.residency.informed.Store(informed*2 > ready)
+	g.foresee(t, now)
 	panic := float64(usable) < float64(ready)*float64(g.panicAt.Load())/panicScale
 	return g.panic.Swap(panic) != panic || freed
 }
@@ -148,18 +150,24 @@ func (g *Guard) services(p *placement, q *Query) (own, mean float64) {
 	if mean = g.service.value(); mean == 0 {
 		mean = defaultService
 	}
+	own = mean
 	if p != nil {
-		if hs := p.held(); len(hs) > 0 {
-			own = float64(hs[0].model.reported.Load())
-		}
-		if own == 0 {
-			own = p.service.value()
-		}
-	}
-	if own == 0 {
-		own = mean
+		own = p.serviceOr(mean)
 	}
 	return own * q.size(), mean
+}
+
+// serviceOr returns how long a call of the model takes without waiting, in nanoseconds; mean if that is not known.
+func (p *placement) serviceOr(mean float64) float64 {
+	if hs := p.held(); len(hs) > 0 {
+		if s := hs[0].model.reported.Load(); s != 0 {
+			return float64(s)
+		}
+	}
+	if s := p.service.value(); s != 0 {
+		return s
+	}
+	return mean
 }
 
 // open reports whether the endpoint takes calls: it is not draining, and its breaker would pass one.

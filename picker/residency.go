@@ -28,6 +28,7 @@ type placement struct {
 	holders atomic.Pointer[holders] // ascending by the endpoints' keys
 	service average                 // how long it takes, without waiting
 	credit  credit
+	demand  demand
 }
 
 // holder is an endpoint that holds or loads a model.
