@@ -101,14 +101,11 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 // exclude returns an error for flags that do not go together.
 func (f *flags) exclude(set *flag.FlagSet) error {
 	var err error
-	given := map[string]bool{}
-	set.Visit(func(g *flag.Flag) { given[g.Name] = true })
+	traced := false
+	set.Visit(func(g *flag.Flag) { traced = traced || g.Name == "trace" })
 	set.Visit(func(g *flag.Flag) {
-		switch g.Name {
-		case "models", "zipf":
-			if given["trace"] {
-				err = fmt.Errorf("-%s is given with -trace, want it without: a trace has its own models", g.Name)
-			}
+		if traced && (g.Name == "models" || g.Name == "zipf") {
+			err = fmt.Errorf("-%s is given with -trace, want it without: a trace has its own models", g.Name)
 		}
 		switch g.Name {
 		case "servers", "slots", "models", "zipf", "rho", "load", "warmup", "measure":
