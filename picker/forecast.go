@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/mlbalancer/mlbalancer/health"
 )
 
 // A queue does not say whether it is there to stay. Calls that waited for a load come all at once, and a server whose models have less work for it than
@@ -12,10 +14,13 @@ import (
 // first.
 
 const (
-	// forecastEvery is the time between two forecasts, and forecastMemory that over which calls are counted: long enough for hundreds where it
-	// matters, short enough to see a model become hot while its second copy is still worth something.
-	forecastEvery  = int64(500 * time.Millisecond)
-	forecastMemory = float64(10 * time.Second)
+	// forecastMemory is the time over which calls are counted, in loads: long enough for hundreds where it matters, short enough to see a model become
+	// hot while a second copy is still worth something. forecasts is how many forecasts are made in it.
+	forecastMemory = 2
+	forecasts      = 20
+	// usualLoad is the time that a load takes where no server says; minMemory and maxMemory bound what follows from those that do.
+	usualLoad            = 5 * float64(time.Second)
+	minMemory, maxMemory = 0.5 * float64(time.Second), 60 * float64(time.Second)
 	// forecastWeight is that of a new forecast of an endpoint: each depends on the one before.
 	forecastWeight = 0.5
 	// leastBusy is the utilization below which endpoints are alike.
@@ -25,6 +30,7 @@ const (
 // forecast is what forecasts are made from. It is for Watch alone.
 type forecast struct {
 	at       int64   // when the last one was made; 0 before the first
+	memory   float64 // of calls, in nanoseconds; 0 before the first
 	own, all float64 // calls in flight on all endpoints, on average: this client's, and everybody's
 }
 
@@ -39,11 +45,11 @@ type demand struct {
 func (g *Guard) foresee(t *Table, now int64) {
 	f := &g.forecast
 	passed := float64(now - f.at)
-	if now-f.at < forecastEvery {
+	if passed < f.memory/forecasts {
 		return
 	}
 	first := f.at == 0
-	f.at = now
+	f.at, f.memory = now, t.memory()
 	d := g.residency.byModel.Load()
 	if first || d == nil {
 		return
@@ -58,7 +64,7 @@ func (g *Guard) foresee(t *Table, now int64) {
 	mean := g.service.value()
 	for i := range d.slots {
 		if p := d.slots[i].at; p != nil {
-			p.deal(p.demand.update(now, passed) * p.serviceOr(mean) / share)
+			p.deal(p.demand.update(now, passed, f.memory) * p.serviceOr(mean) / share)
 		}
 	}
 	for _, i := range t.ready {
@@ -81,7 +87,7 @@ func (f *forecast) share(t *Table, passed float64) float64 {
 		own += float64(n)
 		all += float64(n) + float64(e.facts.others())
 	}
-	weight := 1 - math.Exp(-passed/forecastMemory)
+	weight := 1 - math.Exp(-passed/f.memory)
 	f.own += weight * (own - f.own)
 	f.all += weight * (all - f.all)
 	if f.own == 0 {
@@ -90,8 +96,23 @@ func (f *forecast) share(t *Table, passed float64) float64 {
 	return f.own / f.all
 }
 
+// memory returns the time over which calls are to be counted.
+func (t *Table) memory() float64 {
+	load := math.Inf(1)
+	for _, i := range t.ready {
+		f := &t.members[i].facts
+		if l := f.loadTime.Load(); l > 0 && health.Fields(f.has.Load())&health.HasLoadTime != 0 {
+			load = min(load, float64(l)) // one that is slow says more
+		}
+	}
+	if math.IsInf(load, 1) {
+		load = usualLoad
+	}
+	return min(max(forecastMemory*load, minMemory), maxMemory)
+}
+
 // update takes in what was counted in a time, and returns the rate of calls.
-func (d *demand) update(now int64, passed float64) float64 {
+func (d *demand) update(now int64, passed, memory float64) float64 {
 	n := float64(d.picks.Swap(0))
 	if d.since == 0 {
 		if n == 0 {
@@ -99,7 +120,7 @@ func (d *demand) update(now int64, passed float64) float64 {
 		}
 		d.since = now - int64(passed)
 	}
-	memory := min(forecastMemory, float64(now-d.since)) // at first all that is known is what was counted now
+	memory = min(memory, float64(now-d.since)) // at first all that is known is what was counted now
 	weight := 1.0
 	if memory > passed {
 		weight = 1 - math.Exp(-passed/memory)

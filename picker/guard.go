@@ -56,7 +56,7 @@ func (g *Guard) Panic() bool { return g.panic.Load() }
 // call that was refused since the last time may have better luck now.
 func (g *Guard) Watch(t *Table, now int64) (freed bool) {
 	freed = g.Group.Tick(now)
-	ready, usable, informed := len(t.ready), 0, 0
+	ready, usable := len(t.ready), 0
 	for _, i := range t.ready {
 		e := t.members[i].Endpoint
 		if e.faulty.Load() {
@@ -66,12 +66,9 @@ func (g *Guard) Watch(t *Table, now int64) (freed bool) {
 		if e.open(now) && e.well() {
 			usable++
 		}
-		if e.stands()&(listed|leaving) != 0 {
-			informed++
-		}
 	}
 	g.turn++
-	g.residency.informed.Store(informed*2 > ready)
+	g.residency.informed.Store(t.informed())
 	g.foresee(t, now)
 	panic := float64(usable) < float64(ready)*float64(g.panicAt.Load())/panicScale
 	return g.panic.Swap(panic) != panic || freed

@@ -127,6 +127,20 @@ func (t *Table) setStatus(status []Status) {
 			t.pending = true
 		}
 	}
+	if g := t.plan.Guard; g != nil {
+		g.residency.informed.Store(t.informed())
+	}
+}
+
+// informed reports whether most of the ready endpoints' servers say which models they hold.
+func (t *Table) informed() bool {
+	n := 0
+	for _, i := range t.ready {
+		if t.members[i].stands()&(listed|leaving) != 0 {
+			n++
+		}
+	}
+	return 2*n > len(t.ready)
 }
 
 // Pick chooses an endpoint for one request: by the inference strategy if it names a model and is not an update, else by the update
