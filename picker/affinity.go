@@ -409,10 +409,8 @@ func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) c
 	x.of(e, &c.state)
 	wait, work := x.wait(&c.state), x.service*c.state.slow
 	free, load := x.laneFree(e)
-	c.load, c.cost, c.chain, c.resident = load, x.evictionCost(e, load, free), x.chain, wait+work
-	if e.facts.copied.Load() > 1 {
-		c.chain = 1
-	}
+	c.load, c.resident = load, wait+work
+	c.cost, c.chain = x.eviction(e, load, free)
 	c.in = max(free+load*c.state.slow, wait) + work + c.cost + float64(rank)*rankCost*load + e.busy()*load
 	if !ramped(e, q) {
 		c.in += load

@@ -127,30 +127,37 @@ func (x *estimator) laneFree(e *Endpoint) (free, load float64) {
 	return free + float64(e.loads.count(e))*load, load
 }
 
-// evictionCost is what it costs others when a load on the endpoint pushes a model out: nothing if there is room, the less the longer the victim has not
-// been used, next to nothing if others hold it too, and else as many loads as that one leads to.
-func (x *estimator) evictionCost(e *Endpoint, load, free float64) float64 {
+// eviction returns what it costs others when a load on the endpoint pushes a model out: nothing if there is room, the less the longer the victim has
+// not been used, less if others hold it ready too, and else as many loads as that one leads to. Where other loads come before, in the time that is
+// given, one of them takes the victim that the server names, and nothing is known of the next one. chain is what copies are priced by: how many loads
+// one leads to.
+func (x *estimator) eviction(e *Endpoint, load, before float64) (cost, chain float64) {
 	const (
 		spared  = 4.0 // how many loads' time a model must have been idle to be worth next to nothing
-		copied  = 0.7 // of the cost if another endpoint holds the victim
+		copied  = 0.7 // of the cost if another endpoint holds the victim: it had its reasons
 		allBusy = 2.0 // loads
 	)
 	f := &e.facts
+	chain = x.chain
+	others := f.copied.Load() > 1
+	if others {
+		chain = 1
+	}
 	if health.Fields(f.has.Load())&health.HasVictim == 0 {
-		return 0
+		return 0, chain
 	}
 	switch v := f.victim.Load(); health.Victim(v & victimMask) {
 	case health.VictimIdle:
 		age := max(float64(x.now-f.victimUsed.Load()), 1)
-		cost := load * (1 - math.Exp(-spared*load/age))
-		if f.copied.Load() > 1 && free <= 0 {
-			return copied * cost
+		cost = load * (1 - math.Exp(-spared*load/age))
+		if others && before <= 0 {
+			return copied * cost, chain
 		}
-		return cost * x.chain
+		return cost * x.chain, chain
 	case health.VictimBusy:
-		return allBusy * load * x.chain
+		return allBusy * load * x.chain, chain
 	}
-	return 0
+	return 0, chain
 }
 
 // drag is how many times as long as was expected an endpoint takes for the calls of models that it holds: a moving average that is forgotten

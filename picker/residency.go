@@ -226,7 +226,7 @@ func (d *shift) done() {
 // present reports whether a model in a state is in memory, or on its way there.
 func present(s health.ModelState) bool { return s == health.ModelReady || s == health.ModelLoading }
 
-// copies returns on how many endpoints a model is.
+// copies returns how many endpoints hold a model ready.
 func (r *residency) copies(key uint64) int {
 	p := r.get(key)
 	if p == nil {
