@@ -321,7 +321,7 @@ func (p *policy) waitForPendingLocked(now time.Time) {
 	if left > connectPatience {
 		return
 	}
-	p.patience = time.AfterFunc(left, func() {
+	p.patience = time.AfterFunc(max(left, 1), func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.patience = nil
