@@ -30,6 +30,7 @@ func (u unconnected) Build(cc gbalancer.ClientConn, _ gbalancer.BuildOptions) gb
 }
 
 func (u unconnected) UpdateClientConnState(s gbalancer.ClientConnState) error {
+	//lint:ignore SA1019 what is deprecated is more than one address
 	sc, err := u.NewSubConn(s.ResolverState.Addresses, gbalancer.NewSubConnOptions{StateListener: func(gbalancer.SubConnState) {}})
 	if err == nil {
 		p, _ := sc.GetOrBuildProducer(probers)
