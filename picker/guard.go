@@ -247,7 +247,7 @@ func (g *Guard) Unheard(e *Endpoint) {
 	e.reports.mu.Lock()
 	defer e.reports.mu.Unlock()
 	e.reports.forget()
-	g.settleModels(e)
+	g.settleModels(e, 0) // nothing is ready
 	e.stand(0, ^(ailing | ramping))
 }
 

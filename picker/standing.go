@@ -73,7 +73,7 @@ func (g *Guard) settle(e *Endpoint, now int64, models bool) {
 	}
 	before := e.stands()
 	if models {
-		s |= g.settleModels(e)
+		s |= g.settleModels(e, now)
 	} else {
 		s |= before & serving
 	}
@@ -90,13 +90,16 @@ func (g *Guard) settle(e *Endpoint, now int64, models bool) {
 
 // settleModels derives the state of each model from what the sources say of it. The latest word counts, for who has spoken of models since knows
 // better, and one at first hand before all others, but that a model cannot answer counts whoever says so.
-func (g *Guard) settleModels(e *Endpoint) (s standing) {
+func (g *Guard) settleModels(e *Endpoint, now int64) (s standing) {
 	d := shift{residency: &g.residency}
 	defer d.done()
 	for m := range e.Models() {
 		state := e.reports.stateOf(m)
 		if state == health.ModelReady {
 			s |= serving
+			if m.settled != health.ModelReady { // what it answered before is over
+				g.absent.found(e, m.key, now)
+			}
 		}
 		m.state.Store(uint32(state)) // a model that has just been noted has it already, but is nowhere in the residency yet
 		d.moved(e, m, m.settled, state)
