@@ -85,7 +85,9 @@ func (b *Breaker) allow(epoch uint16, now int64, slow time.Duration, model uint6
 		slot = b.stripes[stripe].enter(ticket)
 	}
 	if slot != noSlot {
-		b.origins[stripe].of[slot].Store(originOf(model, now))
+		if origin, o := originOf(model, now), &b.origins[stripe].of[slot]; o.Load() != origin {
+			o.Store(origin)
+		}
 	}
 	return Permit{ticket, epoch, callPermit, uint8(stripe<<stripeShift | slot)}
 }
