@@ -148,6 +148,7 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 	x.t, x.now, x.workers, x.load, x.others = t, q.Now, s.workers, s.load, t.othersPerEndpoint(q.Now)
 	x.service, x.mean = g.services(p, q)
 	x.fading = 1 / (ageOfServices * x.service)
+	x.plain = len(q.Avoid)+q.nPassed == 0 && x.now >= g.absent.last.Load()
 	var room candidates
 	best, loading := s.warmest(&x, g, p, q, &room)
 	if best != nil && best.ready && best.in <= soon*x.service {
@@ -330,11 +331,11 @@ const maxBand = 2 * float64(time.Second)
 // consider looks at an endpoint that holds the model or loads it, and reports whether it may be sent the call.
 func (s *affinity) consider(x *estimator, g *Guard, h *holder, q *Query, c *candidate) bool {
 	e := h.endpoint
-	i, sound := int(e.slot.Load()), e.sound(q.Now)
-	if !x.t.takes(i, e) || !g.admitsHolder(e, h.model, q, sound) {
+	i, sound, ready := int(e.slot.Load()), e.sound(q.Now), h.model.State() == health.ModelReady
+	if !x.t.takes(i, e) || !(sound && ready && x.plain) && !g.admitsHolder(e, h.model, q, sound) {
 		return false
 	}
-	c.index, c.e, c.model, c.ready = i, e, h.model, true
+	c.index, c.e, c.model, c.ready = i, e, h.model, ready
 	x.of(e, &c.state)
 	c.in = x.warm(&c.state)
 	if !sound {
@@ -345,8 +346,7 @@ func (s *affinity) consider(x *estimator, g *Guard, h *holder, q *Query, c *cand
 			c.in += x.load // for those who have no other
 		}
 	}
-	if h.model.State() != health.ModelReady {
-		c.ready = false
+	if !ready {
 		c.in += float64(max(0, h.model.readyAt.Load()-q.Now)) + x.behind(e)
 	}
 	return true
