@@ -334,8 +334,8 @@ func (b *Breaker) Status(now int64) Status {
 	return b.status(b, b.group.Load(), w, now)
 }
 
-// Steady reports whether the breaker is closed and has been for so long that its endpoint gets all of its usual traffic: Status is Usable
-// then, and Ramp is 1.
+// Steady reports whether the breaker is closed and its endpoint gets all of its usual traffic: Status is Usable then, and Ramp
+// is 1.
 func (b *Breaker) Steady() bool { return word(b.word.Load())&(stateMask|ramping) == word(Closed) }
 
 // Next returns when the status may change though nothing else happens: an open breaker becomes due, a lease runs out, or more

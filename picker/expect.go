@@ -38,7 +38,7 @@ type estimator struct {
 	workers float64 // of a server that does not say
 	chain   float64 // how many loads one leads to that pushes out the only copy of a model
 	load    float64 // time of a load on a server that does not say
-	plain   bool    // there is no endpoint that the call is not to go to for what it has met, or that has said it does not hold some model
+	plain   bool    // the call has been nowhere, and no endpoint has lately denied that it holds a model
 }
 
 // state is how busy an endpoint is estimated to be.
@@ -108,8 +108,8 @@ func (x *estimator) behind(e *Endpoint) float64 {
 // crowding is the part of a service time that a call costs those which share its server.
 const crowding = 0.02
 
-// warm returns in how long an endpoint that holds the model, and is as busy as s, has answered. How busy is what is known last, so that it is divided
-// by nothing.
+// warm returns in how long an endpoint that holds the model, and is as busy as s, has answered. How busy it is comes last, since
+// that is known last.
 func (x *estimator) warm(s *state) float64 {
 	return x.wait(s) + (x.service*s.slow + crowding*x.service/s.workers*s.calls)
 }
