@@ -101,8 +101,8 @@ func find[V any](by map[string]V, full string) (v V, ok bool) {
 	return v, false
 }
 
-// read fills a query with the Request of a call and its key: what the caller put into ctx, nil if nothing, wins over metadata, and metadata over
-// the message, which is nil where there is none.
+// read fills a query with the Request of a call and its key: what the caller put into ctx, nil if nothing, wins over metadata,
+// and metadata over the message, which is nil where there is none.
 func (r *requestReader) read(q *picker.Query, own *picker.Request, key uint64, info *gbalancer.PickInfo, msg any) {
 	if own != nil {
 		q.Request, q.Key = *own, key

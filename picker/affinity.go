@@ -121,22 +121,6 @@ type candidate struct {
 	ready bool    // it holds the model now
 }
 
-// candidates is room for the first that are looked at, and for one more.
-type candidates [samples + 1]candidate
-
-// soonest returns the candidate that is expected to answer first, of several the first. It takes no branch, which would be a coin that the processor
-// has to guess: times are not negative, and ordered as their bits are.
-func soonest(cs []candidate) *candidate {
-	best, in := 0, int64(math.Float64bits(cs[0].in))
-	for i := 1; i < len(cs); i++ {
-		t := int64(math.Float64bits(cs[i].in))
-		sooner := (t - in) >> 63 // -1 if it is, else 0
-		best ^= (best ^ i) & int(sooner)
-		in ^= (in ^ t) & sooner
-	}
-	return &cs[best]
-}
-
 // Pick implements Strategy.
 func (s *affinity) Pick(t *Table, q *Query) Choice {
 	g := t.plan.Guard
@@ -148,6 +132,7 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 	x.t, x.now, x.workers, x.load, x.others = t, q.Now, s.workers, s.load, t.othersPerEndpoint(q.Now)
 	x.service, x.mean = g.services(p, q)
 	x.fading = 1 / (ageOfServices * x.service)
+	x.plain = len(q.Avoid)+q.nPassed == 0 && x.now >= g.absent.last.Load()
 	if p != nil {
 		p.demand.picks.Add(1)
 	}
@@ -268,51 +253,11 @@ func (s *affinity) warm(x *estimator, g *Guard, hs []holder, q *Query, room *can
 	if n == samples && best.ready && best.in <= soon*x.service {
 		return best, loading
 	}
-	return s.warmOfAll(x, g, hs, q, room, best, n, at, left, loading)
+	return s.warmOfAll(x, g, q, room, look{hs, at, left, n, best, loading})
 }
 
-// seen is what is kept of a candidate that was looked at.
-type seen struct {
-	in    float64
-	at    int // among the holders
-	ready bool
-}
-
-// warmOfAll goes on with those that are left, where n were looked at and none of them will do.
-func (s *affinity) warmOfAll(
-	x *estimator, g *Guard, hs []holder, q *Query, room *candidates, best *candidate, n, at, left int, loading bool,
-) (*candidate, bool) {
-	var looked [manyHolders + 1]seen // the last one is of those for which there is no room
-	for i := range room[:n] {
-		looked[i] = seen{room[i].in, room[i].at, room[i].ready}
-	}
-	c := &room[samples]
-	for ; left > 0; left-- {
-		if n >= samples && best.ready && (best.in <= soon*x.service || len(hs) > manyHolders) {
-			break
-		}
-		if s.consider(x, g, &hs[at], q, c) {
-			loading = loading || !c.ready
-			looked[n] = seen{c.in, at, c.ready}
-			n = min(n+1, manyHolders)
-			if c.in < best.in {
-				best, c = c, best
-			}
-		}
-		if at++; at == len(hs) {
-			at = 0
-		}
-	}
-	if best.ready && n >= samples && best.in > soon*x.service {
-		if h := s.spread(looked[:n], best); s.consider(x, g, &hs[h], q, c) {
-			best = c
-		}
-	}
-	return best, loading
-}
-
-// spread draws among the candidates that are as good as the best for all that is known, and returns which of the holders it is: how busy others keep an
-// endpoint is the less known the older its server's word is, the busier it is and the less of it is this client's doing.
+// spread draws among the candidates that are as good as the best for all that is known, and returns which of the holders it is: how busy
+// others keep an endpoint is the less known the older its server's word is, the busier it is and the less of it is this client's doing.
 func (s *affinity) spread(cs []seen, best *candidate) int {
 	st := &best.state
 	share := (st.own + 1) / (st.calls + 1)
@@ -333,11 +278,11 @@ const maxBand = 2 * float64(time.Second)
 // consider looks at an endpoint that holds the model or loads it, and reports whether it may be sent the call.
 func (s *affinity) consider(x *estimator, g *Guard, h *holder, q *Query, c *candidate) bool {
 	e := h.endpoint
-	i, sound := int(e.slot.Load()), e.sound(q.Now)
-	if !x.t.takes(i, e) || !g.admitsHolder(e, h.model, q, sound) {
+	i, sound, ready := int(e.slot.Load()), e.sound(q.Now), h.model.State() == health.ModelReady
+	if !x.t.takes(i, e) || !(sound && ready && x.plain) && !g.admitsHolder(e, h.model, q, sound) {
 		return false
 	}
-	c.index, c.e, c.model, c.ready = i, e, h.model, true
+	c.index, c.e, c.model, c.ready = i, e, h.model, ready
 	x.of(e, &c.state)
 	c.in = x.warm(&c.state)
 	if !sound {
@@ -348,8 +293,7 @@ func (s *affinity) consider(x *estimator, g *Guard, h *holder, q *Query, c *cand
 			c.in += x.load // for those who have no other
 		}
 	}
-	if h.model.State() != health.ModelReady {
-		c.ready = false
+	if !ready {
 		c.in += float64(max(0, h.model.readyAt.Load()-q.Now)) + x.behind(e)
 	}
 	return true

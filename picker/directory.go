@@ -1,7 +1,7 @@
 package picker
 
-// directory finds models' placements by their keys. It is an open hash table that is at most half full, since a pick looks into it once: keys are hashes
-// already, and a map would hash them again. It does not change once picks read it.
+// directory finds models' placements by their keys. It is an open hash table that is at most half full: keys are hashes already,
+// and a map would hash them again for each pick. It does not change once picks read it.
 type directory struct {
 	n     int
 	slots []listing // a power of two of them

@@ -38,6 +38,7 @@ type estimator struct {
 	workers float64 // of a server that does not say
 	chain   float64 // how many loads one leads to that pushes out the only copy of a model
 	load    float64 // time of a load on a server that does not say
+	plain   bool    // the call has been nowhere, and no endpoint has lately denied that it holds a model
 }
 
 // state is how busy an endpoint is estimated to be.
@@ -91,7 +92,7 @@ func (x *estimator) wait(s *state) float64 {
 	if s.calls+1 <= s.workers { // a branch that is predicted, where max waits
 		return 0
 	}
-	return (s.calls + 1 - s.workers) / s.workers * x.mean * s.slow
+	return (s.calls + 1 - s.workers) * (x.mean / s.workers * s.slow)
 }
 
 // behind returns how long one more call waits, once the load that it waits for is done, for the others that do.
@@ -107,9 +108,10 @@ func (x *estimator) behind(e *Endpoint) float64 {
 // crowding is the part of a service time that a call costs those which share its server.
 const crowding = 0.02
 
-// warm returns in how long an endpoint that holds the model, and is as busy as s, has answered.
+// warm returns in how long an endpoint that holds the model, and is as busy as s, has answered. How busy it is comes last, since
+// that is known last.
 func (x *estimator) warm(s *state) float64 {
-	return x.wait(s) + x.service*s.slow + crowding*x.service*s.calls/s.workers
+	return x.wait(s) + (x.service*s.slow + crowding*x.service/s.workers*s.calls)
 }
 
 // laneFree returns how long it takes until an endpoint can begin a load: the loads that it has, and those that this client has just

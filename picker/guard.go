@@ -136,8 +136,8 @@ func (g *Guard) admitsHolder(e *Endpoint, m *Model, q *Query, sound bool) bool {
 	return !g.absent.absent(e, q.Key, q.Now) && (sound || e.serving(q.Key, q.Now))
 }
 
-// sound reports whether nothing at all is held against the endpoint and against any model there, as is usual: no more than what is said of the model
-// need be looked at then.
+// sound reports whether nothing at all is held against the endpoint and against any model there, as is usual: no more than what
+// is said of the model need be looked at then.
 func (e *Endpoint) sound(now int64) bool {
 	return e.stands()&(barred|ramping) == 0 && e.breaker.Steady() && now >= e.drainingUntil.Load() && !e.faulty.Load()
 }

@@ -26,8 +26,8 @@ const (
 
 // Model is what an endpoint has learned of one model. It is safe for concurrent use.
 type Model struct {
-	// What a pick and the end of its call read and write fills a cache line, and all of the model two: models are allocated side by side, and the calls
-	// of one must not slow another's down.
+	// What a pick and the end of its call read and write fills a cache line, and all of the model two: models are allocated side
+	// by side, and the calls of one must not slow another's down.
 	key      uint64
 	state    atomic.Uint32 // health.ModelState, from what the sources say
 	reported atomic.Int64  // service time that the server gave, 0 if none
@@ -215,7 +215,8 @@ func (e *Endpoint) observeModel(m *Model, now int64, latency float64, cost uint3
 }
 
 const (
-	// callUnit is how exactly it is known when a call for a model last ended, in nanoseconds: where there are many, most save an atomic write.
+	// callUnit is how exactly it is known when a call for a model last ended, in nanoseconds: where there are many, most save an
+	// atomic write.
 	callUnit = int64(time.Millisecond)
 	// usedUnit is the same where calls do not tell: every message of a stream does.
 	usedUnit = int64(time.Second)

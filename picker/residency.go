@@ -37,22 +37,33 @@ type holder struct {
 	model    *Model
 }
 
-// holders are those of one model. A few are kept beside the slice, so that a pick finds all in one place.
+// holders are those of one model. A few are kept in place, so that a pick finds all in one cache line.
 type holders struct {
-	all []holder
-	few [3]holder
+	few  [3]holder
+	n    int       // of few
+	many *[]holder // instead of few if there are more
 }
 
 func holdersOf(all []holder) *holders {
-	h := &holders{all: all}
-	if len(all) <= len(h.few) {
-		h.all = append(h.few[:0], all...)
+	h := &holders{}
+	if len(all) > len(h.few) {
+		h.many = &all
+	} else {
+		h.n = copy(h.few[:], all)
 	}
 	return h
 }
 
+// all returns them. The slice is not to be changed.
+func (h *holders) all() []holder {
+	if h.many != nil {
+		return *h.many
+	}
+	return h.few[:h.n]
+}
+
 // held returns the endpoints that hold or load the model. The slice is not to be changed.
-func (p *placement) held() []holder { return p.holders.Load().all }
+func (p *placement) held() []holder { return p.holders.Load().all() }
 
 // opening is a load that this client has caused and that no report has confirmed or denied.
 type opening struct {
@@ -164,7 +175,7 @@ func (d *shift) moved(e *Endpoint, m *Model, from, to health.ModelState) {
 	}
 	var hs []holder
 	if old := p.holders.Load(); old != nil {
-		hs = slices.DeleteFunc(slices.Clone(old.all), func(h holder) bool { return h.endpoint == e })
+		hs = slices.DeleteFunc(slices.Clone(old.all()), func(h holder) bool { return h.endpoint == e })
 	}
 	if is {
 		at, _ := position(hs, e.key)

@@ -78,8 +78,8 @@ type Choice struct {
 
 // Outlook is what a Strategy expects of the endpoint that it has chosen for a call.
 type Outlook struct {
-	// Expect is how long the call is expected to take there, in nanoseconds, and Wait the part of it until the server begins to work on it. 0: nothing is
-	// expected.
+	// Expect is how long the call is expected to take there, in nanoseconds, and Wait the part of it until the server begins to
+	// work on it. 0: nothing is expected.
 	Expect, Wait int64
 
 	model     *Model // on the endpoint, and its placement, where the strategy has looked them up; else nil
