@@ -50,9 +50,10 @@ func (a *absentees) find(pair uint64) *absence {
 
 // absent reports whether the endpoint is not to be asked for the model.
 func (a *absentees) absent(e *Endpoint, model uint64, now int64) bool {
-	if now >= a.last.Load() {
-		return false
-	}
+	return now < a.last.Load() && a.remembers(e, model, now)
+}
+
+func (a *absentees) remembers(e *Endpoint, model uint64, now int64) bool {
 	s := a.find(pairKey(e, model))
 	return s != nil && now < s.until.Load()
 }
