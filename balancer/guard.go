@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"weak"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -37,6 +38,17 @@ func (p *policy) enrollLocked() {
 		}
 	}
 	p.guard.Group.Set(monotonic(), breakers)
+}
+
+// watchEach returns the timer that calls watch, which sets it again each time. It does not keep the policy of a channel that is gone: gRPC does not
+// close each one (see prober).
+func watchEach(p *policy) *time.Timer {
+	w := weak.Make(p)
+	return time.AfterFunc(watchEvery, func() {
+		if p := w.Value(); p != nil {
+			p.watch()
+		}
+	})
 }
 
 // watch looks after breakers, reports their changes, and wakes the calls that were refused: each of them looks for a place again.

@@ -55,7 +55,7 @@ func (builder) Build(cc gbalancer.ClientConn, opts gbalancer.BuildOptions) gbala
 	p.configureLocked(DefaultConfig())
 	p.buildTableLocked()
 	p.mu.Lock() // since watch reads it
-	p.watcher = time.AfterFunc(watchEvery, p.watch)
+	p.watcher = watchEach(p)
 	p.mu.Unlock()
 	p.children = endpointsharding.NewBalancer(p, opts, p.newChild, endpointsharding.Options{})
 	return p
@@ -321,7 +321,7 @@ func (p *policy) waitForPendingLocked(now time.Time) {
 	if left > connectPatience {
 		return
 	}
-	p.patience = time.AfterFunc(left, func() {
+	p.patience = time.AfterFunc(max(left, 1), func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.patience = nil

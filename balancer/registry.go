@@ -13,8 +13,8 @@ import (
 const (
 	// parkFor is how long a closed balancer's endpoints are kept.
 	parkFor = 10 * time.Minute
-	// maxParked bounds the endpoints that are kept, over all channels of the process, to some 4 MB; the oldest go first.
-	maxParked = 768
+	// maxParked bounds the endpoints that are kept, over all channels of the process, to some 4 MB (4 processors or more); the oldest go first.
+	maxParked = 512
 )
 
 // parkKey is an endpoint of a channel. The channel is its channelz identity, which is the same before and after idleness and never

@@ -15,7 +15,7 @@ import (
 // requestReader reads the picker's Request of a call, as one Config says. It is immutable.
 type requestReader struct {
 	headers []string
-	session []string                // the header of the affinity key, if one is read
+	session []string                // the header of the affinity key; nil if none is read
 	fields  map[string]methods.Path // where the config says that messages name the model, by "/service/Method" or "/service/*"
 	updates map[string]bool         // what the config says are updates, likewise
 
@@ -45,15 +45,18 @@ func newRequestReader(c *RequestConfig) *requestReader {
 	return r
 }
 
-// method returns what is known of a method.
-func (r *requestReader) method(full string) methods.Method {
-	slot := &r.seen[slotOf(full)]
-	known := slot.Load()
-	if known != nil && known.full == full {
-		return known.Method
+// known returns what is known of a method that was called before, or nil.
+func (r *requestReader) known(full string) *methods.Method {
+	if seen := r.seen[slotOf(full)].Load(); seen != nil && seen.full == full {
+		return &seen.Method
 	}
+	return nil
+}
+
+// learn returns what is known of a method, and keeps it if there is room.
+func (r *requestReader) learn(full string) methods.Method {
 	m := r.lookup(full)
-	if known == nil {
+	if slot := &r.seen[slotOf(full)]; slot.Load() == nil {
 		slot.CompareAndSwap(nil, &seenMethod{full, m})
 	}
 	return m
@@ -65,7 +68,7 @@ func slotOf(full string) int {
 	if n < 4 {
 		return n
 	}
-	return (n + 7*int(full[n-1]) + 13*int(full[n-2]) + 29*int(full[n-4])) % seenSlots
+	return (n + 7*int(full[n-1]) + 13*int(full[n-2]) + 29*int(full[n-4])) & (seenSlots - 1)
 }
 
 // lookup returns what is built in of a method, and what the config says of it on top.
@@ -98,26 +101,40 @@ func find[V any](by map[string]V, full string) (v V, ok bool) {
 	return v, false
 }
 
-// read returns the Request of a call and its key: what the caller put into ctx wins over metadata, and metadata over the message, which is
-// nil where there is none.
-func (r *requestReader) read(own picker.Request, key uint64, info *gbalancer.PickInfo, msg any) (picker.Request, uint64) {
-	if own.AffinityKey == "" {
-		own.AffinityKey = header(info.Ctx, r.session)
+// read fills a query with the Request of a call and its key: what the caller put into ctx, nil if nothing, wins over metadata,
+// and metadata over the message, which is nil where there is none.
+func (r *requestReader) read(q *picker.Query, own *picker.Request, key uint64, info *gbalancer.PickInfo, msg any) {
+	if own != nil {
+		q.Request, q.Key = *own, key
+	} else {
+		q.Request = picker.Request{}
 	}
-	if own.Type != picker.Auto && own.ModelID != "" {
-		return own, key
+	if r.session != nil && q.AffinityKey == "" {
+		q.AffinityKey = header(info.Ctx, r.session)
 	}
-	m := r.method(info.FullMethodName)
-	if own.Type == picker.Auto && m.Class == methods.Update {
-		own.Type = picker.Update
+	if q.Type != picker.Auto && q.ModelID != "" {
+		return
 	}
-	if own.ModelID != "" {
-		return own, key
+	if m := r.known(info.FullMethodName); m != nil {
+		r.infer(q, m, info, msg)
+		return
 	}
-	if own.ModelID = header(info.Ctx, r.headers); own.ModelID == "" && msg != nil {
-		own.ModelID = m.ReadModel(msg)
+	m := r.learn(info.FullMethodName)
+	r.infer(q, &m, info, msg)
+}
+
+// infer fills in what the caller has left open, given what is known of the method.
+func (r *requestReader) infer(q *picker.Query, m *methods.Method, info *gbalancer.PickInfo, msg any) {
+	if q.Type == picker.Auto && m.Class == methods.Update {
+		q.Type = picker.Update
 	}
-	return own, picker.Key(own.ModelID)
+	if q.ModelID != "" {
+		return
+	}
+	if q.ModelID = header(info.Ctx, r.headers); q.ModelID == "" && msg != nil {
+		q.ModelID = m.ReadModel(msg)
+	}
+	q.Key = picker.Key(q.ModelID)
 }
 
 // header returns the first value that metadata has for one of a number of keys and that is neither empty nor too long.

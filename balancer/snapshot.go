@@ -114,23 +114,21 @@ func newAttempt() *attempt {
 
 // read fills the query with the call's request, where own is what the caller put into ctx. A call with a record is read once, at its
 // first pick. One without may be a stream, for all that is known.
-func (a *attempt) read(call *picker.Call, own picker.Request, key uint64, info *gbalancer.PickInfo, s *snapshot) {
+func (a *attempt) read(call *picker.Call, own *picker.Request, key uint64, info *gbalancer.PickInfo, s *snapshot) {
 	a.ctx, a.call, a.outcomes, a.loads = info.Ctx, call, s.outcomes, s.loads
 	q := &a.query
 	q.Now = monotonic()
 	if call == nil {
-		q.Request, q.Key = s.reader.read(own, key, info, nil)
+		s.reader.read(q, own, key, info, nil)
 		q.Stream = true
 		return
 	}
-	req, known, ok := call.Resolved()
-	if ok {
-		key = known
+	if known, itsKey := call.Resolved(); known != nil {
+		q.Request, q.Key = *known, itsKey
 	} else {
-		req, key = s.reader.read(own, key, info, call.Message)
-		call.Resolve(req, key)
+		s.reader.read(q, own, key, info, call.Message)
+		call.Resolve(&q.Request, q.Key)
 	}
-	q.Request, q.Key = req, key
 	q.Avoid, q.Fresh, q.Stream, q.Pin = call.Tried(), call.Fresh, call.Stream, call.Pin
 }
 
@@ -139,7 +137,10 @@ func (a *attempt) read(call *picker.Call, own picker.Request, key uint64, info *
 func (a *attempt) end(info gbalancer.DoneInfo) {
 	now := monotonic()
 	o, pushback := picker.Unsent, time.Duration(0)
-	if info.BytesSent || info.BytesReceived {
+	switch sent := info.BytesSent || info.BytesReceived; {
+	case sent && info.Err == nil:
+		o = picker.Success
+	case sent:
 		o = a.outcomes.Classify(a.ctx, outcome.End{Err: info.Err, Took: a.Took(now), Slow: a.Slow(), Received: info.BytesReceived})
 	}
 	if info.ServerLoad != nil && a.loads {

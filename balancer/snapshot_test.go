@@ -58,7 +58,7 @@ func TestPickAllocatesNothing(t *testing.T) {
 	s := readySnapshot(t, 100, `{}`)
 	background := context.Background()
 	record, call := picker.NewCall(background, nil)
-	call.Resolve(picker.Request{ModelID: "m"}, picker.Key("m"))
+	call.Resolve(&picker.Request{ModelID: "m"}, picker.Key("m"))
 	// A message whose field 1 is a string stands for a model server's request; it is read at the first pick.
 	message := wrapperspb.String("resnet")
 	for _, tc := range []struct {
@@ -109,6 +109,20 @@ func TestPickCountsInAndOut(t *testing.T) {
 	require.Positive(t, e.Latency())
 	require.Positive(t, e.Service(picker.Key("m")))
 	require.EqualValues(t, 1, e.Picks(picker.Home))
+}
+
+func TestARecordKeepsTheRequestOfTheFirstPick(t *testing.T) {
+	s := readySnapshot(t, 1, `{}`)
+	want := picker.Request{ModelID: "m"}
+	ctx, call := picker.NewCall(picker.NewContext(context.Background(), want), nil)
+	for range 2 {
+		r, err := s.Pick(gbalancer.PickInfo{FullMethodName: inferMethod, Ctx: ctx})
+		require.NoError(t, err)
+		r.Done(answered)
+		got, key := call.Resolved()
+		require.Equal(t, &want, got)
+		require.Equal(t, picker.Key("m"), key)
+	}
 }
 
 func TestAZeroDoneInfoNeverHappened(t *testing.T) {
@@ -200,9 +214,10 @@ func TestRequestPrecedence(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			for range 2 { // the second time, the method is known
 				_, own, ownKey := picker.Find(tc.ctx)
-				req, key := r.read(own, ownKey, &gbalancer.PickInfo{FullMethodName: tc.method, Ctx: tc.ctx}, message)
-				require.Equal(t, tc.want, req)
-				require.Equal(t, picker.Key(req.ModelID), key)
+				var q picker.Query
+				r.read(&q, own, ownKey, &gbalancer.PickInfo{FullMethodName: tc.method, Ctx: tc.ctx}, message)
+				require.Equal(t, tc.want, q.Request)
+				require.Equal(t, picker.Key(q.ModelID), q.Key)
 			}
 		})
 	}
@@ -232,9 +247,10 @@ func TestAffinityKey(t *testing.T) {
 		{"no header configured", reader(`{}`), md, full, ""},
 		{"caller, no header configured", reader(`{}`), md, picker.Request{AffinityKey: "mine"}, "mine"},
 	} {
-		got, _ := tc.reader.read(tc.own, picker.Key(tc.own.ModelID), &gbalancer.PickInfo{FullMethodName: inferMethod, Ctx: tc.ctx}, nil)
+		var q picker.Query
+		tc.reader.read(&q, &tc.own, picker.Key(tc.own.ModelID), &gbalancer.PickInfo{FullMethodName: inferMethod, Ctx: tc.ctx}, nil)
 		tc.own.AffinityKey = tc.want
-		require.Equal(t, tc.own, got, tc.name)
+		require.Equal(t, tc.own, q.Request, tc.name)
 	}
 }
 

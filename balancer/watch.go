@@ -8,39 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
 	gbalancer "google.golang.org/grpc/balancer"
 
 	"github.com/mlbalancer/mlbalancer/health"
 	"github.com/mlbalancer/mlbalancer/health/monitor"
 	"github.com/mlbalancer/mlbalancer/picker"
 )
-
-// probers is the key of the producers that ask servers about their health: gRPC hands one out for each connection.
-var probers = &proberBuilder{}
-
-type proberBuilder struct{}
-
-// Build implements gbalancer.ProducerBuilder.
-func (*proberBuilder) Build(conn any) (gbalancer.Producer, func()) {
-	p := &prober{conn: conn.(grpc.ClientConnInterface)}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	return p, p.close
-}
-
-// prober asks one server over one connection, until that is closed. gRPC closes it in the middle of what it does with the connection, and waits
-// for its goroutines: they must call nothing that waits for that.
-type prober struct {
-	conn   grpc.ClientConnInterface
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-}
-
-func (p *prober) close() {
-	p.cancel()
-	p.wg.Wait()
-}
 
 // watch is one child's view of its server's health while it is connected. It is the sink of the monitor's reports.
 type watch struct {
@@ -86,7 +59,7 @@ func (p *policy) watchHealth(sc gbalancer.SubConn, m *member, c *HealthConfig) *
 		if len(beside) > 0 {
 			wg.Go(func() { p.sidecars.run(ctx, m.resolved.Addresses[0], c.GPUStatsPort, beside, o, w) })
 		}
-		monitor.Run(ctx, pr.conn, sources, o, w)
+		monitor.Run(ctx, pr, sources, o, w)
 		wg.Wait()
 	})
 	w.stop = func() {

@@ -85,7 +85,9 @@ func (b *Breaker) allow(epoch uint16, now int64, slow time.Duration, model uint6
 		slot = b.stripes[stripe].enter(ticket)
 	}
 	if slot != noSlot {
-		b.origins[stripe].of[slot].Store(originOf(model, now))
+		if origin, o := originOf(model, now), &b.origins[stripe].of[slot]; o.Load() != origin {
+			o.Store(origin)
+		}
 	}
 	return Permit{ticket, epoch, callPermit, uint8(stripe<<stripeShift | slot)}
 }
@@ -332,13 +334,17 @@ func (b *Breaker) Status(now int64) Status {
 	return b.status(b, b.group.Load(), w, now)
 }
 
+// Steady reports whether the breaker is closed and its endpoint gets all of its usual traffic: Status is Usable then, and Ramp
+// is 1.
+func (b *Breaker) Steady() bool { return word(b.word.Load())&(stateMask|ramping) == word(Closed) }
+
 // Next returns when the status may change though nothing else happens: an open breaker becomes due, a lease runs out, or more
 // probes are granted. It is math.MaxInt64 if there is no such time.
 func (b *Breaker) Next(now int64) int64 { return b.next(b, b.group.Load(), now) }
 
 // Ramp returns the share of its usual traffic that the endpoint should get: above 0, and 1 except for a while after it closed.
 func (b *Breaker) Ramp(now int64) float64 {
-	if word(b.word.Load())&(stateMask|ramping) == word(Closed) {
+	if b.Steady() {
 		return 1
 	}
 	return b.ramp(b.group.Load(), now)

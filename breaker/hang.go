@@ -26,8 +26,10 @@ func (b *Breaker) Stuck() int {
 	if !b.stuck.Load() {
 		return 0
 	}
-	return max(0, inEpoch(&b.late, word(b.word.Load()).epoch()))
+	return b.lateCalls()
 }
+
+func (b *Breaker) lateCalls() int { return max(0, inEpoch(&b.late, word(b.word.Load()).epoch())) }
 
 // late is what is known of the calls of a member that are late and still in flight, since there are any.
 type late struct {

@@ -49,6 +49,11 @@ const (
 	leastTick   = time.Second
 	mostTick    = 15 * time.Second
 
+	// leastBaseline is the least that calls are compared with, in nanoseconds. A process that has more to do than processors may keep a
+	// call waiting for 10 ms, the slice after which Go's scheduler takes a processor away (forcePreemptNS; Linux's own are 3 ms), and
+	// that says nothing of the server. A 99th percentile of normalTail times this much is still normal.
+	leastBaseline = 10e6 / normalTail
+
 	// leastTook and mostTook hold times within what a float32 can hold and divide.
 	leastTook, mostTook = 1e-3, 1e18
 )
@@ -75,7 +80,8 @@ func (b *Baseline) Value() float64 {
 }
 
 // Observe takes in that a successful call that ended at now took as many nanoseconds, and returns how many times as long as the
-// baseline that is: 1 during the first 8 calls. A time that is negative, NaN or infinite is ignored, and the result is 1. Of
+// baseline that is, or as 2.5 ms where the baseline is less: what a busy machine adds to a call must not count. It returns 1 during
+// the first 8 calls. A time that is negative, NaN or infinite is ignored, and the result is 1. Of
 // calls that end at the very same moment, one or more may be left out of the baseline.
 func (b *Baseline) Observe(now int64, took float64) (ratio float64) {
 	if !(took >= 0 && took <= math.MaxFloat64) {
@@ -100,6 +106,9 @@ func (b *Baseline) Observe(now int64, took float64) (ratio float64) {
 		next = next.drift(b.elapsed(now))
 	}
 	b.word.CompareAndSwap(old, next.pack())
+	if e.mean < leastBaseline {
+		return took / leastBaseline
+	}
 	return ratio
 }
 

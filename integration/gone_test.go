@@ -2,6 +2,7 @@ package integration
 
 import (
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 	"weak"
@@ -39,4 +40,20 @@ func TestAnEndpointThatHasGoneIsForgotten(t *testing.T) {
 			return gone.Value() == nil
 		}, rig.Patience, "the endpoint forgotten")
 	})
+}
+
+// Of Closes at the same moment one may keep gRPC from closing the policy (see balancer's prober). Nothing may go on asking servers for that.
+func TestManyClosesAtOnce(t *testing.T) {
+	f := rig.New(t, 3)
+	before := runtime.NumGoroutine()
+	for range 50 {
+		c := f.Client(rig.Setup{})
+		c.Ready(3)
+		var closing sync.WaitGroup
+		for range 8 {
+			closing.Go(func() { _ = c.Close() })
+		}
+		closing.Wait()
+	}
+	rig.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+3 }, 5*time.Second, "goroutines are as before")
 }

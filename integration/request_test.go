@@ -33,43 +33,47 @@ func firstIs(s string) proto.Message  { return wrapperspb.String(s) }
 func secondIs(s string) proto.Message { return &apipb.Mixin{Root: s} }
 
 func TestTheMethodDecidesTheStrategy(t *testing.T) {
-	t.Parallel()
-	const config = `{"request":{"updateMethods":["/acme.Admin/*","/acme.Models/Put"],"modelFields":{"/acme.Models/*":"2"}}}`
-	f := rig.New(t, 4)
-	c := f.Client(rig.Setup{Config: config, Options: interceptors})
-	c.Ready(4)
-	at := home(t, config, "m", f.Endpoints()...)
-	for _, call := range []struct {
-		method string
-		msg    proto.Message
-		update bool
-		model  string
-	}{
-		{rig.Infer, firstIs("m"), false, "m"},
-		{rig.Load, secondIs("m"), true, "m"},
-		{"/inference.GRPCInferenceService/RepositoryModelUnload", secondIs("m"), true, "m"},
-		{"/inference.GRPCInferenceService/ModelReady", firstIs("m"), false, "m"},
-		{"/acme.Models/Run", secondIs("m"), false, "m"},
-		{"/acme.Models/Put", secondIs("m"), true, "m"},
-		{"/acme.Admin/Reload", secondIs("m"), true, ""},
-	} {
-		endpoints := map[string]int{}
-		for range 100 {
-			d := placed(t, c, t.Context(), call.method, call.msg)
-			endpoints[d.Endpoint]++
-			require.Equal(t, call.model, d.Model, call.method)
+	inBubble(t, func(t *testing.T) {
+		const config = `{"request":{"updateMethods":["/acme.Admin/*","/acme.Models/Put"],"modelFields":{"/acme.Models/*":"2"}}}`
+		f := rig.New(t, 4)
+		for _, b := range f.Backends {
+			b.Takes(time.Millisecond)
+		}
+		c := f.Client(rig.Setup{Config: config, Options: interceptors})
+		c.Ready(4)
+		at := home(t, config, "m", f.Endpoints()...)
+		for _, call := range []struct {
+			method string
+			msg    proto.Message
+			update bool
+			model  string
+		}{
+			{rig.Infer, firstIs("m"), false, "m"},
+			{rig.Load, secondIs("m"), true, "m"},
+			{"/inference.GRPCInferenceService/RepositoryModelUnload", secondIs("m"), true, "m"},
+			{"/inference.GRPCInferenceService/ModelReady", firstIs("m"), false, "m"},
+			{"/acme.Models/Run", secondIs("m"), false, "m"},
+			{"/acme.Models/Put", secondIs("m"), true, "m"},
+			{"/acme.Admin/Reload", secondIs("m"), true, ""},
+		} {
+			endpoints := map[string]int{}
+			for range 100 {
+				d := placed(t, c, t.Context(), call.method, call.msg)
+				endpoints[d.Endpoint]++
+				require.Equal(t, call.model, d.Model, call.method)
+				if call.update {
+					require.Contains(t, []picker.Reason{picker.LessLoaded, picker.Tie}, d.Reason, call.method)
+				} else {
+					require.Equal(t, picker.Home, d.Reason, call.method)
+				}
+			}
 			if call.update {
-				require.Contains(t, []picker.Reason{picker.LessLoaded, picker.Tie}, d.Reason, call.method)
+				require.Len(t, endpoints, 4, "%s is spread", call.method)
 			} else {
-				require.Equal(t, picker.Home, d.Reason, call.method)
+				require.Equal(t, map[string]int{at: 100}, endpoints, call.method)
 			}
 		}
-		if call.update {
-			require.Len(t, endpoints, 4, "%s is spread", call.method)
-		} else {
-			require.Equal(t, map[string]int{at: 100}, endpoints, call.method)
-		}
-	}
+	})
 }
 
 func TestTheCallerKnowsBestThenMetadataThenTheMessage(t *testing.T) {

@@ -3,10 +3,12 @@ package picker
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/mlbalancer/mlbalancer/health"
 )
 
 // A server that says it does not hold a model is not asked for it for a while: minAbsence at first, twice as long each time it says so
-// again soon after, maxAbsence at most.
+// again soon after, maxAbsence at most. It is asked again at once when it says that it has become ready to answer for the model.
 const (
 	minAbsence = int64(500 * time.Millisecond)
 	maxAbsence = int64(30 * time.Second)
@@ -48,9 +50,10 @@ func (a *absentees) find(pair uint64) *absence {
 
 // absent reports whether the endpoint is not to be asked for the model.
 func (a *absentees) absent(e *Endpoint, model uint64, now int64) bool {
-	if now >= a.last.Load() {
-		return false
-	}
+	return now < a.last.Load() && a.remembers(e, model, now)
+}
+
+func (a *absentees) remembers(e *Endpoint, model uint64, now int64) bool {
 	s := a.find(pairKey(e, model))
 	return s != nil && now < s.until.Load()
 }
@@ -59,19 +62,29 @@ func (a *absentees) absent(e *Endpoint, model uint64, now int64) bool {
 func (a *absentees) missed(e *Endpoint, model uint64, now int64) {
 	pair := pairKey(e, model)
 	s := a.find(pair)
-	length := minAbsence
+	least := e.leastAbsence(model)
+	length := least
 	switch {
 	case s == nil:
 		s = a.replace(pair)
 	case now < s.until.Load():
 		return
 	case now-s.until.Load() < s.length.Load():
-		length = min(2*s.length.Load(), maxAbsence)
+		length = max(least, min(2*s.length.Load(), maxAbsence))
 	}
 	s.length.Store(length)
 	s.until.Store(now + length)
 	for last := a.last.Load(); now+length > last && !a.last.CompareAndSwap(last, now+length); last = a.last.Load() {
 	}
+}
+
+// leastAbsence returns for how long the endpoint is not asked at first for a model that it said it does not hold: for maxAbsence if
+// its server names others, and loads none for a call. It need not name all that it holds, and was asked for that; now it has answered.
+func (e *Endpoint) leastAbsence(model uint64) int64 {
+	if s := e.stands(); s&explicit != 0 && e.holds(s, model) == health.ModelUnknown {
+		return maxAbsence
+	}
+	return minAbsence
 }
 
 // replace gives a pair the slot among a few whose absence is over first.

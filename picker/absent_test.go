@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mlbalancer/mlbalancer/breaker"
+	"github.com/mlbalancer/mlbalancer/health"
 )
 
 // guarded returns a table of n endpoints under a guard, with a strategy.
@@ -127,5 +128,32 @@ func TestPlaceAllocatesNothing(t *testing.T) {
 				a.End(q.Now+1000, Success, 0, true)
 			}
 		}), strategy)
+	}
+}
+
+// A server that says a model has become ready is asked for it at once, whatever it answered before.
+func TestAbsenceEndsWhenTheModelIsReady(t *testing.T) {
+	w := newWard()
+	model := Key("m")
+	ready := health.Report{Models: models(health.ModelReady, "m")}
+	w.g.absent.missed(w.e, model, w.now)
+	w.says(0, health.Report{Models: models(health.ModelLoading, "m")})
+	assert.True(t, w.g.absent.absent(w.e, model, w.now))
+	w.says(0, ready)
+	assert.False(t, w.g.absent.absent(w.e, model, w.now))
+	w.g.absent.missed(w.e, model, w.now)
+	w.says(0, ready)
+	assert.True(t, w.g.absent.absent(w.e, model, w.now), "that it still says so is no news")
+}
+
+// A server that loads nothing for a call, names models and not this one is believed at once when it answers that it does not hold it.
+func TestAbsenceOfAModelThatIsNotNamed(t *testing.T) {
+	w := newWard()
+	w.says(0, health.Report{OnDemand: health.No, Models: models(health.ModelReady, "named")})
+	for model, want := range map[string]int64{"named": minAbsence, "other": maxAbsence} {
+		assert.True(t, w.takes(model), model)
+		w.g.absent.missed(w.e, Key(model), w.now)
+		assert.True(t, w.g.absent.absent(w.e, Key(model), w.now+want-1), model)
+		assert.False(t, w.g.absent.absent(w.e, Key(model), w.now+want), model)
 	}
 }

@@ -117,6 +117,7 @@ type candidate struct {
 	model *Model // on it, if it is known to hold it
 	state state
 	in    float64 // nanoseconds until it is expected to have answered
+	at    int     // among the model's holders
 	ready bool    // it holds the model now
 }
 
@@ -127,42 +128,49 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 		return s.ring.Pick(t, q)
 	}
 	p := g.residency.get(q.Key)
-	x := estimator{t: t, now: q.Now, workers: s.workers, load: s.load, others: t.othersPerEndpoint(q.Now)}
+	var x estimator // field by field: a literal is put together elsewhere and copied
+	x.t, x.now, x.workers, x.load, x.others = t, q.Now, s.workers, s.load, t.othersPerEndpoint(q.Now)
 	x.service, x.mean = g.services(p, q)
-	var best candidate
-	found, loading := s.warmest(&x, g, p, q, &best)
-	if found && best.ready && best.in <= soon*x.service {
-		return s.session(&x, g, p, q, &best)
+	x.fading = 1 / (ageOfServices * x.service)
+	x.plain = len(q.Avoid)+q.nPassed == 0 && x.now >= g.absent.last.Load()
+	if p != nil {
+		p.demand.picks.Add(1)
+	}
+	var room candidates
+	best, loading := s.warmest(&x, g, p, q, &room)
+	if best != nil && best.ready && best.in <= soon*x.service {
+		return s.session(&x, g, p, q, best)
 	}
 	x.chain = g.residency.chain()
 	c, ok := s.coldest(&x, g, q)
 	switch {
-	case !ok && !found:
+	case !ok && best == nil:
 		return t.refuse()
-	case !found:
+	case best == nil:
 		c.opened(&x, g, q)
-		return c.choice(&x, Cold, p)
+		return c.choice(&x, Cold, p, q)
 	case !ok || p != nil && len(p.held()) >= s.replicas: // there is no place for another copy
 	case best.in > c.in+c.hesitation(loading):
 		c.opened(&x, g, q)
-		return c.choice(&x, Cold, p)
-	case !loading && s.grows(&x, p, &best, &c):
+		return c.choice(&x, Cold, p, q)
+	case !loading && s.grows(&x, p, best, &c):
 		c.opened(&x, g, q)
-		return c.choice(&x, Grown, p)
+		return c.choice(&x, Grown, p, q)
 	}
-	return s.session(&x, g, p, q, &best)
+	return s.session(&x, g, p, q, best)
 }
 
 // choice is the decision for a candidate.
-func (c *candidate) choice(x *estimator, r Reason, p *placement) Choice {
-	d := Choice{Index: c.index, Reason: r, model: c.model, placement: p}
+func (c *candidate) choice(x *estimator, r Reason, p *placement, q *Query) Choice {
+	o := &q.Outlook
+	o.model, o.placement = c.model, p
 	if c.ready {
-		d.Wait, d.Expect = int64(x.wait(&c.state)), int64(c.in)
+		o.Wait, o.Expect = int64(x.wait(&c.state)), int64(c.in)
 		if c.e.facts.tellsCalls() { // what others may have sent there since is no fault of the endpoint
-			d.Expect += int64(c.state.age)
+			o.Expect += int64(c.state.age)
 		}
 	}
-	return d
+	return Choice{Index: c.index, Reason: r}
 }
 
 // hesitation returns how much sooner than on the best endpoint that holds the model a load must have the call answered, in nanoseconds.
@@ -190,16 +198,16 @@ func (c *cold) opened(x *estimator, g *Guard, q *Query) {
 // maxWarm is how many holders of a model are looked at, at most.
 const maxWarm = 64
 
-// warmest finds the endpoint, of those that hold the model or load it, that is expected to answer first, and reports whether there is one, and
-// whether one is loading the model.
-func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query, best *candidate) (found, loading bool) {
+// warmest returns the endpoint, of those that hold the model or load it, that is expected to answer first, nil if there is none, and whether one is
+// loading the model. room is where it has room for candidates.
+func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query, room *candidates) (best *candidate, loading bool) {
 	if p != nil {
 		if hs := p.held(); len(hs) > 0 {
-			found, loading = s.warm(x, g, hs, q, best)
+			best, loading = s.warm(x, g, hs, q, room)
 		}
 	}
 	if x.now >= g.openings.until.Load() {
-		return found, loading
+		return best, loading
 	}
 	for n := range openingProbe {
 		o, e := g.openings.of(q.Key, n, x.now)
@@ -214,46 +222,43 @@ func (s *affinity) warmest(x *estimator, g *Guard, p *placement, q *Query, best 
 		c := candidate{index: i, e: e}
 		x.of(e, &c.state)
 		c.in = float64(max(0, o.readyAt.Load()-x.now)) + x.behind(e) + x.service*c.state.slow
-		if !found || c.in < best.in {
-			*best, found = c, true
+		if best == nil {
+			best = &room[0]
+			*best = c
+		} else if c.in < best.in {
+			*best = c
 		}
 	}
-	return found, loading
+	return best, loading
 }
 
-// warm is warmest among the holders.
-func (s *affinity) warm(x *estimator, g *Guard, hs []holder, q *Query, best *candidate) (found, loading bool) {
-	var looked [manyHolders + 1]candidate // the last one is of those for which there is no room
-	n := 0
-	// All are looked at in turn, from one that is drawn.
-	at := int(below(s.rand(), len(hs)))
-	for range min(len(hs), maxWarm) {
-		c := &looked[n]
-		ok := s.consider(x, g, &hs[at], q, c)
+// warm is warmest among the holders. All are looked at in turn, from one that is drawn.
+func (s *affinity) warm(x *estimator, g *Guard, hs []holder, q *Query, room *candidates) (best *candidate, loading bool) {
+	at, left, n := int(below(s.rand(), len(hs))), min(len(hs), maxWarm), 0
+	for ; left > 0 && n < samples; left-- {
+		c := &room[n]
+		if s.consider(x, g, &hs[at], q, c) {
+			c.at = at
+			n++
+			loading = loading || !c.ready
+		}
 		if at++; at == len(hs) {
 			at = 0
 		}
-		if !ok {
-			continue
-		}
-		loading = loading || !c.ready
-		if !found || c.in < best.in {
-			*best, found = *c, true
-		}
-		n = min(n+1, manyHolders)
-		if n >= samples && best.ready && (best.in <= soon*x.service || len(hs) > manyHolders) {
-			break
-		}
 	}
-	if found && best.ready && n >= samples && best.in > soon*x.service {
-		s.spread(looked[:n], best)
+	if n == 0 {
+		return nil, loading
 	}
-	return found, loading
+	best = soonest(room[:n])
+	if n == samples && best.ready && best.in <= soon*x.service {
+		return best, loading
+	}
+	return s.warmOfAll(x, g, q, room, look{hs, at, left, n, best, loading})
 }
 
-// spread draws among the candidates that are as good as the best for all that is known: how busy others keep an endpoint is the less known the
-// older its server's word is, the busier it is and the less of it is this client's doing.
-func (s *affinity) spread(cs []candidate, best *candidate) {
+// spread draws among the candidates that are as good as the best for all that is known, and returns which of the holders it is: how busy
+// others keep an endpoint is the less known the older its server's word is, the busier it is and the less of it is this client's doing.
+func (s *affinity) spread(cs []seen, best *candidate) int {
 	st := &best.state
 	share := (st.own + 1) / (st.calls + 1)
 	band := best.in + min(st.age, maxBand)*min(1, st.calls/st.workers)*max(0, 1-share)
@@ -264,7 +269,7 @@ func (s *affinity) spread(cs []candidate, best *candidate) {
 			n++
 		}
 	}
-	*best = cs[below(s.rand(), n)]
+	return cs[below(s.rand(), n)].at
 }
 
 // maxBand bounds the difference that counts as none.
@@ -273,21 +278,22 @@ const maxBand = 2 * float64(time.Second)
 // consider looks at an endpoint that holds the model or loads it, and reports whether it may be sent the call.
 func (s *affinity) consider(x *estimator, g *Guard, h *holder, q *Query, c *candidate) bool {
 	e := h.endpoint
-	i := int(e.slot.Load())
-	if !x.t.seats(i, e) || x.t.status[i] != Ready || !(x.t.members[i].Weight > 0) || !g.admitsHolder(e, h.model, q) {
+	i, sound, ready := int(e.slot.Load()), e.sound(q.Now), h.model.State() == health.ModelReady
+	if !x.t.takes(i, e) || !(sound && ready && x.plain) && !g.admitsHolder(e, h.model, q, sound) {
 		return false
 	}
-	c.index, c.e, c.model, c.ready = i, e, h.model, true
+	c.index, c.e, c.model, c.ready = i, e, h.model, ready
 	x.of(e, &c.state)
 	c.in = x.warm(&c.state)
-	switch ramp := e.ramp(q.Now); {
-	case ramp >= overdue:
-		c.in = 0
-	case ramp < 1 && !ramped(e, q):
-		c.in += x.load // for those who have no other
+	if !sound {
+		switch ramp := e.ramp(q.Now); {
+		case ramp >= overdue:
+			c.in = 0
+		case ramp < 1 && !ramped(e, q):
+			c.in += x.load // for those who have no other
+		}
 	}
-	if h.model.State() != health.ModelReady {
-		c.ready = false
+	if !ready {
 		c.in += float64(max(0, h.model.readyAt.Load()-q.Now)) + x.behind(e)
 	}
 	return true
@@ -347,11 +353,9 @@ func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) c
 	x.of(e, &c.state)
 	wait, work := x.wait(&c.state), x.service*c.state.slow
 	free, load := x.laneFree(e)
-	c.load, c.cost, c.chain, c.resident = load, x.evictionCost(e, load), x.chain, wait+work
-	if e.facts.copied.Load() > 1 {
-		c.chain = 1
-	}
-	c.in = max(free+load*c.state.slow, wait) + work + c.cost + float64(rank)*rankCost*load + e.facts.busy()*load
+	c.load, c.resident = load, wait+work
+	c.cost, c.chain = x.eviction(e, load, free)
+	c.in = max(free+load*c.state.slow, wait) + work + c.cost + float64(rank)*rankCost*load + e.busy()*load
 	if !ramped(e, q) {
 		c.in += load
 	}
@@ -360,7 +364,7 @@ func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) c
 
 // grows throws the dice for another copy of a model, which is to be on c.
 func (s *affinity) grows(x *estimator, p *placement, best *candidate, c *cold) bool {
-	regret := best.in - c.resident
+	regret := (best.in - c.resident) * best.e.lasting()
 	if regret <= 0 || p == nil {
 		return false
 	}

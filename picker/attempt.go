@@ -44,8 +44,8 @@ func (t *Table) place(q *Query, deadline int64, a *Attempt) Choice {
 			return c
 		}
 		e := t.members[c.Index].Endpoint
-		a.expect, a.wait, a.loads = c.Expect, c.Wait, c.loads()
-		a.model, a.placed = c.model, c.placement
+		a.expect, a.wait, a.loads = q.Outlook.Expect, q.Outlook.Wait, q.Outlook.loads(c.Reason)
+		a.model, a.placed = q.Outlook.model, q.Outlook.placement
 		if a.enter(t.plan.Guard, e, q, deadline) {
 			return a.begin(c.Index, e, q, c.Reason)
 		}
@@ -56,7 +56,7 @@ func (t *Table) place(q *Query, deadline int64, a *Attempt) Choice {
 
 // begin counts the call in at an endpoint that has let it enter.
 func (a *Attempt) begin(index int, e *Endpoint, q *Query, r Reason) Choice {
-	a.endpoint, a.cost, a.request, a.key, a.began = e, q.Cost(), q.Request, q.Key, q.Now
+	a.endpoint, a.cost, a.modelID, a.update, a.key, a.began = e, q.Cost(), q.ModelID, q.Type == Update, q.Key, q.Now
 	a.reason = a.why(r)
 	e.Begin(a.cost, a.reason)
 	return Choice{Index: index, Reason: a.reason}
@@ -153,7 +153,7 @@ func (a *Attempt) expected(e *Endpoint, q *Query) time.Duration {
 	if a.loads || m == nil || m.used.Load() <= e.connectedAt.Load() { // the server may have to load it
 		return 0
 	}
-	return time.Duration(max(float64(m.Service())*q.size(), busyShare*e.Latency(), float64(a.expect)))
+	return max(time.Duration(float64(m.Service())*q.size()), time.Duration(busyShare*e.Latency()), time.Duration(a.expect))
 }
 
 // known looks up what is known of the model on the endpoint, once for the attempt.
@@ -167,7 +167,7 @@ func (a *Attempt) known(e *Endpoint, q *Query) *Model {
 // Clear lets go of all that the attempt refers to, so that it may be kept for another call.
 func (a *Attempt) Clear() {
 	a.endpoint, a.guard, a.model, a.placed, a.pair, a.responses, a.pin = nil, nil, nil, nil, nil, nil, nil
-	a.request = Request{}
+	a.modelID = ""
 }
 
 // Endpoint returns where the attempt went.
@@ -204,7 +204,7 @@ func (a *Attempt) End(now int64, o Outcome, pushback time.Duration, timed bool) 
 		a.endStream(now, o, pushback)
 		return
 	}
-	own, model := a.count(now, o, pushback, a.Took(now), timed && a.request.Type != Update)
+	own, model := a.count(now, o, pushback, a.Took(now), timed && !a.update)
 	a.enroll(now, o)
 	a.leave(now, own, model)
 }

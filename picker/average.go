@@ -38,9 +38,10 @@ func decayed(x float64) float64 {
 	case x > 30:
 		return 0 // 1e-13 of whatever it was
 	}
-	k := int(x*(rootsOfHalf*math.Log2E) + .5)
-	rest := x - float64(k)*(math.Ln2/rootsOfHalf) // at most .0054 either way
-	power := math.Float64frombits(math.Float64bits(halved[k&(rootsOfHalf-1)]) - uint64(k>>rootsBits)<<mantissaBits)
+	rounded := x*(rootsOfHalf*math.Log2E) + toInteger
+	k := math.Float64bits(rounded) & (1<<12 - 1)           // at most 2770
+	rest := x - (rounded-toInteger)*(math.Ln2/rootsOfHalf) // at most .0054 either way
+	power := math.Float64frombits(math.Float64bits(halved[k&(rootsOfHalf-1)]) - k>>rootsBits<<mantissaBits)
 	return power * (1 - rest + rest*rest*(1./2-rest*(1./6)))
 }
 
@@ -48,6 +49,8 @@ const (
 	rootsBits    = 6
 	rootsOfHalf  = 1 << rootsBits
 	mantissaBits = 52 // of a float64
+	// toInteger, added to a number, rounds it to an integer, which is then in the last bits of the sum.
+	toInteger = 3 << (mantissaBits - 1)
 )
 
 // halved holds 2^(-i/64).

@@ -13,30 +13,30 @@ type Call struct {
 	// Message is the request message, or nil if there is none. The pick path reads it once, before the first
 	// attempt, and drops it.
 	Message any
-	// Stream says that the RPC is a stream, whose duration is no measure of latency.
-	Stream bool
 	// Responses, if not nil, is where the responses of a stream are reported; each attempt's pick fills it in.
 	Responses *Responses
 	// Decision, if not nil, is filled in by each attempt's pick.
 	Decision *Decision
 	// Pin, if not nil, holds the call on the endpoint of the others that share it.
 	Pin *Pin
-	// Fresh refuses an attempt when every endpoint that could take it was tried already. Otherwise such an attempt goes to one
-	// of those.
-	Fresh bool
 	// Inspect, if not nil, makes the picker hand itself to the function instead of placing the call, which then
 	// ends with an error. That is how a policy's state is read from outside.
 	Inspect func(policy any)
+	// Stream says that the RPC is a stream, whose duration is no measure of latency.
+	Stream bool
+	// Fresh refuses an attempt when every endpoint that could take it was tried already. Otherwise such an attempt goes to one
+	// of those.
+	Fresh bool
 
+	resolved bool
+	nTried   uint8
+	outcome  Outcome // of the last attempt that has ended
+	attempts int
 	request  Request
 	key      uint64
-	resolved bool
-	attempts int
-	outcome  Outcome       // of the last attempt that has ended
-	pushback time.Duration // what its server asked for
+	pushback time.Duration // what the server of the last attempt that has ended asked for
 	tried    [maxTried]*Endpoint
 	reasons  [maxTried]Reason // why each of tried was
-	nTried   int
 }
 
 // Decision is where one call went, and why. Fields describe the last attempt that was placed.
@@ -52,13 +52,18 @@ type Decision struct {
 }
 
 // Resolve sets the request that this call's attempts are placed by, and releases the message.
-func (c *Call) Resolve(req Request, key uint64) {
-	c.request, c.key, c.resolved = req, key, true
+func (c *Call) Resolve(req *Request, key uint64) {
+	c.request, c.key, c.resolved = *req, key, true
 	c.Message = nil
 }
 
-// Resolved returns the request and its key, and whether Resolve has set them.
-func (c *Call) Resolved() (req Request, key uint64, ok bool) { return c.request, c.key, c.resolved }
+// Resolved returns the request that Resolve has set, and its key; nil and 0 before. The Request is not to be changed.
+func (c *Call) Resolved() (req *Request, key uint64) {
+	if !c.resolved {
+		return nil, 0
+	}
+	return &c.request, c.key
+}
 
 // Tried returns the endpoints that attempts of this call have been sent to, at most the last four. The slice is
 // valid until the next attempt.

@@ -27,14 +27,13 @@ func TestCallContext(t *testing.T) {
 
 func TestCallResolve(t *testing.T) {
 	_, call := NewCall(context.Background(), "message")
-	_, _, ok := call.Resolved()
-	assert.False(t, ok)
+	got, _ := call.Resolved()
+	assert.Nil(t, got)
 
 	req := Request{ModelID: "m", Tokens: 9}
-	call.Resolve(req, 77)
-	got, key, ok := call.Resolved()
-	assert.True(t, ok)
-	assert.Equal(t, req, got)
+	call.Resolve(&req, 77)
+	got, key := call.Resolved()
+	assert.Equal(t, &req, got)
 	assert.Equal(t, uint64(77), key)
 	assert.Nil(t, call.Message, "a message may be large and is not kept")
 }
@@ -42,7 +41,7 @@ func TestCallResolve(t *testing.T) {
 func TestCallTried(t *testing.T) {
 	_, call := NewCall(context.Background(), nil)
 	call.Decision = &Decision{}
-	call.Resolve(Request{ModelID: "m"}, 1)
+	call.Resolve(&Request{ModelID: "m"}, 1)
 	assert.Empty(t, call.Tried())
 	call.Unplaced()
 	assert.Zero(t, *call.Decision)

@@ -76,12 +76,12 @@ func CallFromContext(ctx context.Context) *Call {
 	return call
 }
 
-// Find returns all that a pick needs from ctx: the record, or nil; and the Request that was put there with its Key, both
-// zero if there is none.
-func Find(ctx context.Context) (call *Call, own Request, key uint64) {
+// Find returns all that a pick needs from ctx: the record, or nil; and the Request that was put there with its Key, nil and 0
+// if there is none. The Request is not to be changed.
+func Find(ctx context.Context) (call *Call, own *Request, key uint64) {
 	call, r := find(ctx)
 	if r == nil {
-		return call, Request{}, 0
+		return call, nil, 0
 	}
-	return call, r.Request, r.key
+	return call, &r.Request, r.key
 }

@@ -39,7 +39,9 @@ type Endpoint struct {
 	pressedUntil atomic.Int64
 	lostModel    atomic.Uint64 // key of the last model that was lost
 	lostAt       atomic.Int64
-	tripped      bool // its breaker was not closed at the last look at it
+	forecast     atomic.Uint64 // float64: see foreseen
+	due          float64       // work that a forecast has dealt to it so far, in workers; of Watch alone
+	tripped      bool          // its breaker was not closed at the last look at it
 	score        health.Score
 	models       modelTable
 	reports      reports

@@ -32,11 +32,13 @@ type estimator struct {
 	t       *Table
 	now     int64
 	service float64 // of the call's model
+	fading  float64 // in a nanosecond, of what is known of others' calls
 	mean    float64 // service time of any call
 	others  float64 // that others have in flight on the mean endpoint
 	workers float64 // of a server that does not say
 	chain   float64 // how many loads one leads to that pushes out the only copy of a model
 	load    float64 // time of a load on a server that does not say
+	plain   bool    // the call has been nowhere, and no endpoint has lately denied that it holds a model
 }
 
 // state is how busy an endpoint is estimated to be.
@@ -52,10 +54,16 @@ type state struct {
 // calls in full. Calls that wait for a load are no load.
 func (x *estimator) of(e *Endpoint, s *state) {
 	f := &e.facts
-	own, _ := e.working()
-	s.own = float64(own)
+	s.own = float64(e.InFlight())
+	if e.breaker.Stuck() > 0 {
+		own, _ := e.working()
+		s.own = float64(own)
+	}
 	s.calls, s.workers = s.own, x.workers
-	s.slow = e.slow.factor(x.now)
+	s.slow = 1
+	if e.slow.shows() {
+		s.slow = e.slow.factor(x.now)
+	}
 	at := f.at.Load()
 	s.age = float64(x.now - at)
 	has := health.Fields(f.has.Load())
@@ -69,14 +77,22 @@ func (x *estimator) of(e *Endpoint, s *state) {
 	}
 	others := float64(f.active.Load() - f.own.Load())
 	if others > 0 {
-		others = x.others + (others-x.others)*decayed(s.age/(ageOfServices*x.service))
+		others = x.others + (others-x.others)*decayed(s.age*x.fading)
 	}
-	s.calls = max(s.own+others, s.own-float64(f.waits.Load()), 0)
+	if least := -float64(f.waits.Load()); others < least {
+		others = least
+	}
+	if s.calls = s.own + others; s.calls < 0 {
+		s.calls = 0
+	}
 }
 
 // wait returns how long one more call waits for a worker.
 func (x *estimator) wait(s *state) float64 {
-	return max(0, s.calls+1-s.workers) / s.workers * x.mean * s.slow
+	if s.calls+1 <= s.workers { // a branch that is predicted, where max waits
+		return 0
+	}
+	return (s.calls + 1 - s.workers) * (x.mean / s.workers * s.slow)
 }
 
 // behind returns how long one more call waits, once the load that it waits for is done, for the others that do.
@@ -92,9 +108,10 @@ func (x *estimator) behind(e *Endpoint) float64 {
 // crowding is the part of a service time that a call costs those which share its server.
 const crowding = 0.02
 
-// warm returns in how long an endpoint that holds the model, and is as busy as s, has answered.
+// warm returns in how long an endpoint that holds the model, and is as busy as s, has answered. How busy it is comes last, since
+// that is known last.
 func (x *estimator) warm(s *state) float64 {
-	return x.wait(s) + x.service*s.slow + crowding*x.service*s.calls/s.workers
+	return x.wait(s) + (x.service*s.slow + crowding*x.service/s.workers*s.calls)
 }
 
 // laneFree returns how long it takes until an endpoint can begin a load: the loads that it has, and those that this client has just
@@ -112,30 +129,37 @@ func (x *estimator) laneFree(e *Endpoint) (free, load float64) {
 	return free + float64(e.loads.count(e))*load, load
 }
 
-// evictionCost is what it costs others when a load on the endpoint pushes a model out: nothing if there is room, the less the longer the victim has not
-// been used, next to nothing if others hold it too, and else as many loads as that one leads to.
-func (x *estimator) evictionCost(e *Endpoint, load float64) float64 {
+// eviction returns what it costs others when a load on the endpoint pushes a model out: nothing if there is room, the less the longer the victim has
+// not been used, less if others hold it ready too, and else as many loads as that one leads to. Where other loads come before, in the time that is
+// given, one of them takes the victim that the server names, and nothing is known of the next one. chain is what copies are priced by: how many loads
+// one leads to.
+func (x *estimator) eviction(e *Endpoint, load, before float64) (cost, chain float64) {
 	const (
-		spared  = 4.0  // how many loads' time a model must have been idle to be worth next to nothing
-		copied  = 0.15 // of the cost if another endpoint holds the victim
-		allBusy = 2.0  // loads
+		spared  = 4.0 // how many loads' time a model must have been idle to be worth next to nothing
+		copied  = 0.7 // of the cost if another endpoint holds the victim: it had its reasons
+		allBusy = 2.0 // loads
 	)
 	f := &e.facts
+	chain = x.chain
+	others := f.copied.Load() > 1
+	if others {
+		chain = 1
+	}
 	if health.Fields(f.has.Load())&health.HasVictim == 0 {
-		return 0
+		return 0, chain
 	}
 	switch v := f.victim.Load(); health.Victim(v & victimMask) {
 	case health.VictimIdle:
 		age := max(float64(x.now-f.victimUsed.Load()), 1)
-		cost := load * (1 - math.Exp(-spared*load/age))
-		if f.copied.Load() > 1 {
-			return copied * cost
+		cost = load * (1 - math.Exp(-spared*load/age))
+		if others && before <= 0 {
+			return copied * cost, chain
 		}
-		return cost * x.chain
+		return cost * x.chain, chain
 	case health.VictimBusy:
-		return allBusy * load * x.chain
+		return allBusy * load * x.chain, chain
 	}
-	return 0
+	return 0, chain
 }
 
 // drag is how many times as long as was expected an endpoint takes for the calls of models that it holds: a moving average that is forgotten
@@ -152,17 +176,28 @@ const (
 	slowBand = 1.6
 	// maxSlowness bounds one call's part, which may have hung.
 	maxSlowness = 100
+	// slowUnit is the least time, in nanoseconds, that is worth forgetting for: a 15,000th of slowMemory.
+	slowUnit = int64(time.Millisecond)
 )
 
 // observe takes in that a call took ratio times as long as was expected.
 func (s *drag) observe(now int64, ratio float64) {
 	old := s.bits.Load()
-	v := math.Float64frombits(old) * decayed(float64(now-s.at.Load())/slowMemory)
-	next := v + slowWeight*(min(ratio, maxSlowness)-1-v)
-	if s.bits.CompareAndSwap(old, math.Float64bits(next)) {
+	v, since := math.Float64frombits(old), now-s.at.Load()
+	if since > slowUnit {
+		v *= decayed(float64(since) / slowMemory)
+	}
+	if ratio > maxSlowness {
+		ratio = maxSlowness
+	}
+	next := v + slowWeight*(ratio-1-v)
+	if s.bits.CompareAndSwap(old, math.Float64bits(next)) && since > slowUnit {
 		s.at.Store(now)
 	}
 }
+
+// shows reports whether the endpoint was slow when it answered last.
+func (s *drag) shows() bool { return math.Float64frombits(s.bits.Load()) >= slowBand-1 }
 
 // factor returns how slow the endpoint is, 1 if it is not.
 func (s *drag) factor(now int64) float64 {

@@ -30,7 +30,7 @@ type facts struct {
 	loadTime   atomic.Int64
 	victim     atomic.Uint64 // health.Victim in the lowest bits, and the rest of the model's key above it
 	victimUsed atomic.Int64  // when
-	copied     atomic.Int32  // on how many endpoints the victim was at the last report
+	copied     atomic.Int32  // how many endpoints held the victim ready at the last report
 }
 
 const victimMask = 3

@@ -23,6 +23,7 @@ type Guard struct {
 
 	residency residency
 	openings  openings
+	forecast  forecast
 	service   average // of all models together: how long they take without waiting
 }
 
@@ -55,7 +56,7 @@ func (g *Guard) Panic() bool { return g.panic.Load() }
 // call that was refused since the last time may have better luck now.
 func (g *Guard) Watch(t *Table, now int64) (freed bool) {
 	freed = g.Group.Tick(now)
-	ready, usable, informed := len(t.ready), 0, 0
+	ready, usable := len(t.ready), 0
 	for _, i := range t.ready {
 		e := t.members[i].Endpoint
 		if e.faulty.Load() {
@@ -65,12 +66,10 @@ func (g *Guard) Watch(t *Table, now int64) (freed bool) {
 		if e.open(now) && e.well() {
 			usable++
 		}
-		if e.stands()&(listed|leaving) != 0 {
-			informed++
-		}
 	}
 	g.turn++
-	g.residency.informed.Store(informed*2 > ready)
+	g.residency.informed.Store(t.informed())
+	g.foresee(t, now)
 	panic := float64(usable) < float64(ready)*float64(g.panicAt.Load())/panicScale
 	return g.panic.Swap(panic) != panic || freed
 }
@@ -122,19 +121,25 @@ func (g *Guard) admits(e *Endpoint, q *Query) bool {
 	return (panic || e.open(q.Now)) && e.fit(q, panic) && (q.again || !g.absent.absent(e, q.Key, q.Now)) && e.serving(q.Key, q.Now)
 }
 
-// admitsHolder is admits for an endpoint whose server says that it holds the model, or loads it.
-func (g *Guard) admitsHolder(e *Endpoint, m *Model, q *Query) bool {
+// admitsHolder is admits for an endpoint whose server says that it holds the model, or loads it. sound is what e.sound says.
+func (g *Guard) admitsHolder(e *Endpoint, m *Model, q *Query, sound bool) bool {
 	if len(q.Avoid)+q.nPassed > 0 && q.Avoids(e) {
 		return false
 	}
 	s := e.stands()
-	if !g.panic.Load() && (s&barred != 0 || !e.open(q.Now)) {
+	if !sound && !g.panic.Load() && (s&barred != 0 || !e.open(q.Now)) {
 		return false
 	}
-	if m.State() != health.ModelReady && (s&explicit != 0 || s&notReady != 0) {
+	if m.State() != health.ModelReady && s&(explicit|notReady) != 0 {
 		return false
 	}
-	return !g.absent.absent(e, q.Key, q.Now) && e.serving(q.Key, q.Now)
+	return !g.absent.absent(e, q.Key, q.Now) && (sound || e.serving(q.Key, q.Now))
+}
+
+// sound reports whether nothing at all is held against the endpoint and against any model there, as is usual: no more than what
+// is said of the model need be looked at then.
+func (e *Endpoint) sound(now int64) bool {
+	return e.stands()&(barred|ramping) == 0 && e.breaker.Steady() && now >= e.drainingUntil.Load() && !e.faulty.Load()
 }
 
 // services returns how long a call of a query takes without waiting, and how long any call does, in nanoseconds.
@@ -142,18 +147,24 @@ func (g *Guard) services(p *placement, q *Query) (own, mean float64) {
 	if mean = g.service.value(); mean == 0 {
 		mean = defaultService
 	}
+	own = mean
 	if p != nil {
-		if hs := p.held(); len(hs) > 0 {
-			own = float64(hs[0].model.reported.Load())
-		}
-		if own == 0 {
-			own = p.service.value()
-		}
-	}
-	if own == 0 {
-		own = mean
+		own = p.serviceOr(mean)
 	}
 	return own * q.size(), mean
+}
+
+// serviceOr returns how long a call of the model takes without waiting, in nanoseconds; mean if that is not known.
+func (p *placement) serviceOr(mean float64) float64 {
+	if hs := p.held(); len(hs) > 0 {
+		if s := hs[0].model.reported.Load(); s != 0 {
+			return float64(s)
+		}
+	}
+	if s := p.service.value(); s != 0 {
+		return s
+	}
+	return mean
 }
 
 // open reports whether the endpoint takes calls: it is not draining, and its breaker would pass one.

@@ -26,20 +26,21 @@ const (
 
 // Model is what an endpoint has learned of one model. It is safe for concurrent use.
 type Model struct {
-	key     uint64
-	name    string
-	service atomic.Uint64 // float64 nanoseconds
-	used    atomic.Int64
-	work    decayingSum
-	pair    atomic.Pointer[breaker.Pair] // nil while there is nothing against the model
-	// The above fills a cache line, and all of it two: models are allocated side by side, and the calls of one must not slow another's down.
-
+	// What a pick and the end of its call read and write fills a cache line, and all of the model two: models are allocated side
+	// by side, and the calls of one must not slow another's down.
+	key      uint64
+	state    atomic.Uint32 // health.ModelState, from what the sources say
+	reported atomic.Int64  // service time that the server gave, 0 if none
+	service  atomic.Uint64 // float64 nanoseconds
+	used     atomic.Int64
+	pair     atomic.Pointer[breaker.Pair] // nil while there is nothing against the model
 	baseline health.Baseline
-	state    atomic.Uint32             // health.ModelState, from what the sources say
-	reported atomic.Int64              // service time that the server gave, 0 if none
-	readyAt  atomic.Int64              // when a load of it should be done
-	marks    [health.MaxSources]uint16 // what each source said; guarded by the lock of the endpoint's reports
-	settled  health.ModelState         // what the residency knows; guarded like marks
+
+	name    string
+	work    decayingSum
+	readyAt atomic.Int64              // when a load of it should be done
+	marks   [health.MaxSources]uint16 // what each source said; guarded by the lock of the endpoint's reports
+	settled health.ModelState         // what the residency knows; guarded like marks
 }
 
 // Name returns the model's name.
@@ -68,7 +69,9 @@ func (m *Model) observe(now int64, latency float64) {
 			next = v + serviceWeight*(latency-v)
 		}
 		if m.service.CompareAndSwap(old, math.Float64bits(next)) {
-			m.used.Store(now)
+			if now-m.used.Load() > callUnit {
+				m.used.Store(now)
+			}
 			return
 		}
 	}
@@ -211,8 +214,13 @@ func (e *Endpoint) observeModel(m *Model, now int64, latency float64, cost uint3
 	}
 }
 
-// usedUnit is how exactly it is known when a model was last used, in nanoseconds, where calls do not tell: every message of a stream does.
-const usedUnit = int64(time.Second)
+const (
+	// callUnit is how exactly it is known when a call for a model last ended, in nanoseconds: where there are many, most save an
+	// atomic write.
+	callUnit = int64(time.Millisecond)
+	// usedUnit is the same where calls do not tell: every message of a stream does.
+	usedUnit = int64(time.Second)
+)
 
 // served notes that the endpoint serves a model.
 func (e *Endpoint) served(key uint64, name string, now int64) {

@@ -60,9 +60,9 @@ func TestModelsAreBounded(t *testing.T) {
 	e := NewEndpoint("a")
 	now := int64(0)
 	for i := range 20_000 {
-		now++
+		now += int64(10 * time.Microsecond)
 		observe(e, fmt.Sprint("passing-", i), now, time.Second)
-		now++
+		now += int64(10 * time.Microsecond)
 		observe(e, fmt.Sprint("used-", i%10), now, ms)
 	}
 	models := modelsOf(e)

@@ -62,7 +62,15 @@ func (r *Request) Cost() uint32 {
 }
 
 // size returns how many times as large as usual the request is, at least 1.
-func (r *Request) size() float64 { return max(1, float64(r.Cost())/DefaultTokens) }
+func (r *Request) size() float64 { return sizeOf(r.Cost()) }
+
+// sizeOf is size for a request of a given cost.
+func sizeOf(cost uint32) float64 {
+	if cost <= DefaultTokens {
+		return 1
+	}
+	return float64(cost) / DefaultTokens
+}
 
 // Key returns the point of the ring that a model hashes to (xxhash64 of its name, seed 0).
 func Key(model string) uint64 { return xxhash.Sum64String(model) }

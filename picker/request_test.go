@@ -32,18 +32,18 @@ func TestRequestContext(t *testing.T) {
 	ctx := context.Background()
 	_, ok := FromContext(ctx)
 	assert.False(t, ok)
-	call, got, key := Find(ctx)
+	call, own, key := Find(ctx)
 	assert.Nil(t, call)
-	assert.Zero(t, got)
+	assert.Nil(t, own)
 	assert.Zero(t, key)
 
 	req := Request{ModelID: "abc", AffinityKey: "session", Type: Update, Tokens: 7}
 	ctx = NewContext(ctx, req)
-	got, ok = FromContext(ctx)
+	got, ok := FromContext(ctx)
 	assert.True(t, ok)
 	assert.Equal(t, req, got)
-	_, got, key = Find(ctx)
-	assert.Equal(t, req, got)
+	_, own, key = Find(ctx)
+	assert.Equal(t, &req, own)
 	assert.Equal(t, Key("abc"), key)
 
 	inner := NewContext(ctx, Request{ModelID: "other"})
@@ -62,7 +62,7 @@ func TestRequestAndCallInOneContext(t *testing.T) {
 	for _, ctx := range []context.Context{ctx, context.WithValue(ctx, other{}, 2)} {
 		gotCall, gotReq, key := Find(ctx)
 		assert.Same(t, call, gotCall)
-		assert.Equal(t, req, gotReq)
+		assert.Equal(t, &req, gotReq)
 		assert.Equal(t, Key("abc"), key)
 		assert.NotNil(t, ctx.Value(other{}))
 	}

@@ -1,7 +1,6 @@
 package picker
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -15,7 +14,7 @@ import (
 // read it without a lock.
 type residency struct {
 	mu       sync.Mutex
-	byModel  atomic.Pointer[map[uint64]*placement]
+	byModel  atomic.Pointer[directory]
 	copied   atomic.Int64 // copies of all models
 	distinct atomic.Int64 // models of which there is a copy
 	informed atomic.Bool  // enough servers say which models they hold, and often enough
@@ -29,6 +28,7 @@ type placement struct {
 	holders atomic.Pointer[holders] // ascending by the endpoints' keys
 	service average                 // how long it takes, without waiting
 	credit  credit
+	demand  demand
 	lost    atomic.Int64 // when the last of its holders was heard to hold it no longer; 0 if that has not been
 }
 
@@ -38,22 +38,33 @@ type holder struct {
 	model    *Model
 }
 
-// holders are those of one model. A few are kept beside the slice, so that a pick finds all in one place.
+// holders are those of one model. A few are kept in place, so that a pick finds all in one cache line.
 type holders struct {
-	all []holder
-	few [3]holder
+	few  [3]holder
+	n    int       // of few
+	many *[]holder // instead of few if there are more
 }
 
 func holdersOf(all []holder) *holders {
-	h := &holders{all: all}
-	if len(all) <= len(h.few) {
-		h.all = append(h.few[:0], all...)
+	h := &holders{}
+	if len(all) > len(h.few) {
+		h.many = &all
+	} else {
+		h.n = copy(h.few[:], all)
 	}
 	return h
 }
 
+// all returns them. The slice is not to be changed.
+func (h *holders) all() []holder {
+	if h.many != nil {
+		return *h.many
+	}
+	return h.few[:h.n]
+}
+
 // held returns the endpoints that hold or load the model. The slice is not to be changed.
-func (p *placement) held() []holder { return p.holders.Load().all }
+func (p *placement) held() []holder { return p.holders.Load().all() }
 
 // opening is a load that this client has caused and that no report has confirmed or denied.
 type opening struct {
@@ -153,17 +164,14 @@ func (g *Guard) adrift(key uint64, now int64) bool {
 
 // get returns the placement of a model, or nil if no server has spoken of it.
 func (r *residency) get(key uint64) *placement {
-	if m := r.byModel.Load(); m != nil {
-		return (*m)[key]
-	}
-	return nil
+	return r.byModel.Load().get(key)
 }
 
 // shift changes a residency. It takes the lock when there is a first change, and done gives it back.
 type shift struct {
 	*residency
 	now   int64
-	fresh map[uint64]*placement // nil while no model has come or gone
+	fresh *directory // nil while no model has come or gone
 	held  bool
 }
 
@@ -183,7 +191,7 @@ func (d *shift) moved(e *Endpoint, m *Model, from, to health.ModelState) {
 	}
 	var hs []holder
 	if old := p.holders.Load(); old != nil {
-		hs = slices.DeleteFunc(slices.Clone(old.all), func(h holder) bool { return h.endpoint == e })
+		hs = slices.DeleteFunc(slices.Clone(old.all()), func(h holder) bool { return h.endpoint == e })
 	}
 	if is {
 		at, _ := position(hs, e.key)
@@ -214,26 +222,21 @@ const maxChain = 5
 // placement returns that of a model, made if need be and wanted.
 func (d *shift) placement(key uint64, make bool) *placement {
 	m := d.fresh
-	if old := d.byModel.Load(); m == nil && old != nil {
-		m = *old
+	if m == nil {
+		m = d.byModel.Load()
 	}
-	p := m[key]
+	p := m.get(key)
 	if p != nil || !make {
 		return p
 	}
 	if d.fresh == nil {
-		d.fresh = maps.Clone(m)
-		if d.fresh == nil {
-			d.fresh = map[uint64]*placement{}
-		}
-		if len(d.fresh) >= maxPlacements {
-			maps.DeleteFunc(d.fresh, func(_ uint64, p *placement) bool { return len(p.held()) == 0 })
-		}
+		full := m != nil && m.n >= maxPlacements
+		d.fresh = m.copy(func(p *placement) bool { return !full || len(p.held()) > 0 })
 	}
 	p = &placement{}
 	p.holders.Store(&holders{})
-	if len(d.fresh) < maxPlacements {
-		d.fresh[key] = p
+	if d.fresh.n < maxPlacements {
+		d.fresh.put(key, p)
 	}
 	return p
 }
@@ -243,7 +246,7 @@ func (d *shift) done() {
 		return
 	}
 	if d.fresh != nil {
-		d.byModel.Store(&d.fresh)
+		d.byModel.Store(d.fresh)
 	}
 	d.mu.Unlock()
 }
@@ -251,13 +254,19 @@ func (d *shift) done() {
 // present reports whether a model in a state is in memory, or on its way there.
 func present(s health.ModelState) bool { return s == health.ModelReady || s == health.ModelLoading }
 
-// copies returns on how many endpoints a model is.
+// copies returns how many endpoints hold a model ready.
 func (r *residency) copies(key uint64) int {
 	p := r.get(key)
 	if p == nil {
 		return 0
 	}
-	return len(p.held())
+	n := 0
+	for _, h := range p.held() {
+		if h.model.State() == health.ModelReady {
+			n++
+		}
+	}
+	return n
 }
 
 // average is an exponentially weighted moving average by count.

@@ -43,7 +43,7 @@ func (a *Attempt) Report(r *Responses, j Judge) {
 func (r *Responses) Judge() Judge { return r.judge }
 
 // Model returns the model that the call was placed for; empty if it named none. It may be called once a response is there.
-func (r *Responses) Model() string { return r.request.ModelID }
+func (r *Responses) Model() string { return r.modelID }
 
 // Counts reports whether the next response does: the first one always, others if they are answers.
 func (r *Responses) Counts() bool { return r.judge != nil && (r.Answers || !r.seen.Load()) }
@@ -62,7 +62,7 @@ func (r *Responses) Received(now int64, waited time.Duration, model string, o Ou
 	if waited > 0 {
 		took = min(took, waited)
 	}
-	timed := first && r.request.Type != Update
+	timed := first && !r.update
 	if first {
 		r.seen.Store(true)
 	}
@@ -75,7 +75,7 @@ func (r *Responses) Received(now int64, waited time.Duration, model string, o Ou
 	}
 	v := r.visit
 	if model != "" && !v.asksFor(model) {
-		v.request.ModelID, v.key, v.model = model, Key(model), nil
+		v.modelID, v.key, v.model = model, Key(model), nil
 		v.placed = nil
 	}
 	own, of := v.count(now, o, 0, took, timed)
@@ -84,7 +84,7 @@ func (r *Responses) Received(now int64, waited time.Duration, model string, o Ou
 
 // asksFor reports whether a call is for the model of a name, in whatever version.
 func (v *visit) asksFor(model string) bool {
-	rest, ok := strings.CutPrefix(v.request.ModelID, model)
+	rest, ok := strings.CutPrefix(v.modelID, model)
 	return ok && (rest == "" || rest[0] == ':')
 }
 
@@ -126,7 +126,7 @@ func (a *Attempt) endStream(now int64, o Outcome, pushback time.Duration) {
 	case o == Success && a.responses.Answers:
 		own = breaker.Success
 	default:
-		own, model = a.count(now, o, pushback, 0, !seen && a.request.Type != Update)
+		own, model = a.count(now, o, pushback, 0, !seen && !a.update)
 		a.enroll(now, o)
 	}
 	if seen && own == breaker.Failure && a.permit.Probe() {

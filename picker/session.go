@@ -24,10 +24,10 @@ const (
 func (s *affinity) session(x *estimator, g *Guard, p *placement, q *Query, best *candidate) Choice {
 	if q.AffinityKey != "" && best.ready {
 		if c, ok := s.keeper(x, g, p, q); ok && c.in <= best.in+sessionMargin*x.service {
-			return c.choice(x, Session, p)
+			return c.choice(x, Session, p, q)
 		}
 	}
-	return best.choice(x, Warm, p)
+	return best.choice(x, Warm, p, q)
 }
 
 // keeper returns the endpoint that a session belongs to: of the set, that of the highest hash with the session's (rendezvous

@@ -97,6 +97,9 @@ func (g *Guard) settleModels(e *Endpoint, now int64) (s standing) {
 		state := e.reports.stateOf(m)
 		if state == health.ModelReady {
 			s |= serving
+			if m.settled != health.ModelReady { // what it answered before is over
+				g.absent.found(e, m.key, now)
+			}
 		}
 		m.state.Store(uint32(state)) // a model that has just been noted has it already, but is nowhere in the residency yet
 		d.moved(e, m, m.settled, state)

@@ -31,6 +31,9 @@ type Query struct {
 	// Avoid lists endpoints that earlier attempts of the same call tried; usually empty, never long.
 	Avoid []*Endpoint
 
+	// Outlook is what the strategy expects of its choice. A Strategy may fill it in; it is empty when Pick is called.
+	Outlook Outlook
+
 	anywhere bool // also where the model is not said to be
 	again    bool // and where it was asked for in vain
 
@@ -55,7 +58,7 @@ func (q *Query) Avoids(e *Endpoint) bool {
 
 // Clear lets go of all that the query refers to, so that it may be kept for another call.
 func (q *Query) Clear() {
-	q.Request, q.Avoid, q.Fresh, q.Pin = Request{}, nil, false, nil
+	q.Request, q.Avoid, q.Fresh, q.Pin, q.Outlook = Request{}, nil, false, nil, Outlook{}
 	clear(q.passed[:q.nPassed])
 	q.nPassed = 0
 }
@@ -66,23 +69,27 @@ func (q *Query) pass(e *Endpoint) {
 	q.nPassed++
 }
 
-// Choice is what a Strategy decided.
+// Choice is what a Strategy decided. It is two words, which stay in registers.
 type Choice struct {
 	// Index is the endpoint's index in the Table, or -1.
 	Index int
 	// Reason says why.
 	Reason Reason
-	// Expect is how long the call is expected to take there, in nanoseconds, and Wait the part of it until the server begins to work on it. 0: nothing is
-	// expected.
+}
+
+// Outlook is what a Strategy expects of the endpoint that it has chosen for a call.
+type Outlook struct {
+	// Expect is how long the call is expected to take there, in nanoseconds, and Wait the part of it until the server begins to
+	// work on it. 0: nothing is expected.
 	Expect, Wait int64
 
 	model     *Model // on the endpoint, and its placement, where the strategy has looked them up; else nil
 	placement *placement
 }
 
-// loads reports whether the call waits for its model to be loaded, for all that the strategy knows.
-func (c *Choice) loads() bool {
-	return c.Reason == Cold || c.Reason == Grown || c.Reason == Warm && c.Expect == 0
+// loads reports whether a call that is sent somewhere for a reason waits for its model to be loaded, for all that the strategy knows.
+func (o *Outlook) loads(r Reason) bool {
+	return r == Cold || r == Grown || r == Warm && o.Expect == 0
 }
 
 // Reason says why an endpoint was chosen, or why none was.

@@ -56,9 +56,10 @@ type Table struct {
 	plan      Plan
 	members   []Member
 	status    []Status
-	ready     []uint32 // indices of members that are Ready and have a weight
-	weight    float64  // sum of the weights of the ready members
-	pending   bool     // some member with a weight is Pending
+	ready     []uint32    // indices of members that are Ready and have a weight
+	takers    []*Endpoint // those members by their index, and nil for all others
+	weight    float64     // sum of the weights of the ready members
+	pending   bool        // some member with a weight is Pending
 	inference Strategy
 	update    Strategy
 	sums      *totals
@@ -110,6 +111,7 @@ func strategyFor(prev *Table, o Options, members []Member, rand func() uint64, o
 func (t *Table) setStatus(status []Status) {
 	t.status = status
 	t.ready = make([]uint32, 0, len(status))
+	t.takers = make([]*Endpoint, len(status))
 	t.weight, t.pending = 0, false
 	for i, s := range status {
 		m := &t.members[i]
@@ -119,11 +121,26 @@ func (t *Table) setStatus(status []Status) {
 		switch s {
 		case Ready:
 			t.ready = append(t.ready, uint32(i))
+			t.takers[i] = m.Endpoint
 			t.weight += m.Weight
 		case Pending:
 			t.pending = true
 		}
 	}
+	if g := t.plan.Guard; g != nil {
+		g.residency.informed.Store(t.informed())
+	}
+}
+
+// informed reports whether most of the ready endpoints' servers say which models they hold.
+func (t *Table) informed() bool {
+	n := 0
+	for _, i := range t.ready {
+		if t.members[i].stands()&(listed|leaving) != 0 {
+			n++
+		}
+	}
+	return 2*n > len(t.ready)
 }
 
 // Pick chooses an endpoint for one request: by the inference strategy if it names a model and is not an update, else by the update
@@ -134,6 +151,7 @@ func (t *Table) Pick(q *Query) Choice {
 	if len(t.ready) == 0 {
 		return t.refuse()
 	}
+	q.Outlook = Outlook{}
 	s := t.update
 	if q.Type != Update && q.ModelID != "" {
 		s = t.inference
@@ -194,15 +212,15 @@ func (t *Table) InferenceStrategy() Strategy { return t.inference }
 func (t *Table) Lists(e *Endpoint) bool { return t.seats(int(e.slot.Load()), e) }
 
 // Takes reports whether an endpoint is a member that is Ready and has a weight above 0.
-func (t *Table) Takes(e *Endpoint) bool {
-	i := int(e.slot.Load())
-	return t.seats(i, e) && t.status[i] == Ready && t.members[i].Weight > 0
-}
+func (t *Table) Takes(e *Endpoint) bool { return t.takes(int(e.slot.Load()), e) }
+
+// takes is Takes for the endpoint at an index, if it is there.
+func (t *Table) takes(i int, e *Endpoint) bool { return i < len(t.takers) && t.takers[i] == e }
 
 // usable reports whether the member at i may be chosen for q.
 func (t *Table) usable(i uint32, q *Query) bool {
-	m := &t.members[i]
-	return t.status[i] == Ready && m.Weight > 0 && t.admits(m.Endpoint, q)
+	e := t.takers[i]
+	return e != nil && t.admits(e, q)
 }
 
 // seats reports whether an endpoint is the one at an index.
@@ -236,10 +254,10 @@ const totalsAge = int64(time.Millisecond)
 // totals are sums over the ready endpoints that are taken now and then by whichever pick finds them too old, so that no pick ever writes
 // to a counter that others share.
 type totals struct {
-	stamp atomic.Int64  // time of the last sum, 0 before the first
-	cost  atomic.Int64  // cost in flight
-	work  atomic.Uint64 // float64: work done lately
-	calls atomic.Int64  // that others had in flight, as their servers said last
+	stamp  atomic.Int64  // time of the last sum, 0 before the first
+	cost   atomic.Int64  // cost in flight
+	work   atomic.Uint64 // float64: work done lately
+	others atomic.Uint64 // float64: calls that others had in flight on the mean endpoint, as servers said last
 }
 
 // totals returns the sums, at most totalsAge old.
@@ -256,7 +274,7 @@ func (t *Table) totals(now int64) *totals {
 				work += t.members[i].work.at(now)
 				calls += t.members[i].facts.others()
 			}
-			l.calls.Store(calls)
+			l.others.Store(math.Float64bits(float64(calls) / float64(max(1, len(t.ready)))))
 			l.cost.Store(cost)
 			l.work.Store(math.Float64bits(work))
 			l.stamp.Store(max(now, 1))
@@ -272,7 +290,7 @@ func (t *Table) costPerWeight(now int64) float64 {
 
 // othersPerEndpoint returns how many calls of others the mean ready endpoint has, as far as servers have said.
 func (t *Table) othersPerEndpoint(now int64) float64 {
-	return float64(t.totals(now).calls.Load()) / float64(max(1, len(t.ready)))
+	return math.Float64frombits(t.totals(now).others.Load())
 }
 
 // minWork is the work per endpoint, in tokens, below which shares of it mean nothing.

@@ -10,8 +10,9 @@ import (
 type visit struct {
 	endpoint *Endpoint
 	guard    *Guard
-	request  Request
+	modelID  string // the call's, empty if it names none
 	key      uint64
+	update   bool       // it is one
 	model    *Model     // what is known of the model on the endpoint, if that was looked up; else nil
 	placed   *placement // the model's placement, likewise
 	cost     uint32
@@ -44,15 +45,15 @@ func (v *visit) count(now int64, o Outcome, pushback, took time.Duration, timed 
 
 // tells reports whether the model's faults are kept apart from the endpoint's.
 func (v *visit) tells() bool {
-	return v.guard != nil && v.request.ModelID != "" && v.guard.perModel.Load()
+	return v.guard != nil && v.modelID != "" && v.guard.perModel.Load()
 }
 
 // breakerFor returns the breaker of the model on the endpoint, or nil if there is none. A fault of the model makes one.
 func (v *visit) breakerFor(o Outcome) *breaker.Pair {
 	switch {
 	case o == ModelFault && v.tells():
-		return v.endpoint.pairFor(v.key, v.request.ModelID)
-	case v.guard == nil || v.request.ModelID == "" || !v.endpoint.faulty.Load():
+		return v.endpoint.pairFor(v.key, v.modelID)
+	case v.guard == nil || v.modelID == "" || !v.endpoint.faulty.Load():
 		return nil
 	}
 	if m := v.endpoint.models.get(v.key); m != nil {
@@ -70,10 +71,10 @@ func (v *visit) succeeded(now int64, took time.Duration, timed bool) {
 	}
 	switch {
 	case timed:
-	case v.request.ModelID != "" && v.request.Type != Update:
-		v.endpoint.served(v.key, v.request.ModelID, now)
+	case v.modelID != "" && !v.update:
+		v.endpoint.served(v.key, v.modelID, now)
 	}
-	if v.guard != nil && v.request.ModelID != "" {
+	if v.guard != nil && v.modelID != "" {
 		v.guard.absent.found(v.endpoint, v.key, now)
 		if v.endpoint.faulty.Load() { // no fault is remembered for longer than the breaker of its model is kept
 			v.endpoint.breaker.ModelOK(v.key)
@@ -84,16 +85,16 @@ func (v *visit) succeeded(now int64, took time.Duration, timed bool) {
 // observe notes how long the endpoint took.
 func (v *visit) observe(now int64, took time.Duration) {
 	v.endpoint.Observe(now, took)
-	if v.request.ModelID == "" {
+	if v.modelID == "" {
 		v.endpoint.vitals.Served()
 		return
 	}
 	m := v.model
 	if m == nil {
-		m = v.endpoint.models.add(v.key, v.request.ModelID)
+		m = v.endpoint.models.add(v.key, v.modelID)
 	}
 	v.learn(now, took)
-	latency := float64(took) / v.request.size()
+	latency := float64(took) / sizeOf(v.cost)
 	v.endpoint.vitals.Success(m.baseline.Observe(now, latency))
 	v.endpoint.observeModel(m, now, latency, v.cost)
 }
@@ -106,7 +107,11 @@ func (v *visit) learn(now int64, took time.Duration) {
 	if v.endpoint.facts.tellsCalls() { // else it may be others' calls that it is slow for
 		v.endpoint.slow.observe(now, float64(took)/float64(v.expect))
 	}
-	net := max(float64(took)-float64(v.wait), minNet*float64(took)) / v.request.size()
+	net := float64(took) - float64(v.wait)
+	if net < minNet*float64(took) {
+		net = minNet * float64(took)
+	}
+	net /= sizeOf(v.cost)
 	p := v.placed
 	if p == nil {
 		p = v.guard.residency.get(v.key)
@@ -154,7 +159,7 @@ func (v *visit) refused(now int64, o Outcome, pushback time.Duration) {
 	case Draining:
 		e.drain(now, drainFor)
 	case Misplaced:
-		if v.guard != nil && v.request.ModelID != "" {
+		if v.guard != nil && v.modelID != "" {
 			v.guard.absent.missed(e, v.key, now)
 			e.lost(v.key, now)
 		}

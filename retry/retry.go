@@ -66,8 +66,10 @@ func (r *retrier) mayRepeat(record *picker.Call, method string, req any) bool {
 	if !o.Elsewhere() {
 		return false
 	}
-	placed, _, _ := record.Resolved()
-	return placed.Type != picker.Update && methods.Portable(method, req)
+	if placed, _ := record.Resolved(); placed != nil && placed.Type == picker.Update {
+		return false
+	}
+	return methods.Portable(method, req)
 }
 
 // call is a call whose first attempt has failed.

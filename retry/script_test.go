@@ -73,7 +73,7 @@ func (s *script) invoke(ctx context.Context, _ string, req, reply any, _ *grpc.C
 		next.does(a)
 	}
 	if call != nil && !next.unplaced {
-		call.Resolve(s.request, 0)
+		call.Resolve(&s.request, 0)
 		call.Placed(picker.NewEndpoint(fmt.Sprint("e", n)), picker.Only)
 		if !next.mute {
 			call.Ended(next.outcome, next.pushback)

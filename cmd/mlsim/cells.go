@@ -72,10 +72,14 @@ func (f *flags) chosen(stderr io.Writer) ([]sim.Scenario, error) {
 			}
 			scenarios = append(scenarios, sc)
 		}
+		if f.trace != nil && !slices.ContainsFunc(scenarios, func(sc sim.Scenario) bool { return sc.NeedsTrace }) {
+			return nil, fmt.Errorf("-trace is given with -scenario %s, want a scenario that replays one: -list names them",
+				strings.Join(f.scenarios, ","))
+		}
 	}
 	for i := range scenarios {
 		sc := &scenarios[i]
-		if sc.NeedsTrace {
+		if sc.NeedsTrace || f.scenarios == nil {
 			sc.Trace = f.trace
 		}
 		if f.clients > 0 {

@@ -61,7 +61,7 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 		return err
 	})
 	var traceFile string
-	set.StringVar(&traceFile, "trace", "", "CSV `file` with columns arrival_s and model_id, for the scenarios that replay one")
+	set.StringVar(&traceFile, "trace", "", "CSV `file` with columns arrival_s and model_id, for the scenarios that replay one and for a fleet of one's own")
 	const ownFleet = "of a fleet of one's own: "
 	set.Func("servers", ownFleet+"`number` of servers; default 32", whole(&f.own.Servers, 1, 10_000))
 	set.Func("slots", ownFleet+"`number` of models that fit into a server's memory; default 4", whole(&f.own.Slots, 1, 10_000))
@@ -85,6 +85,7 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 		return nil, err
 	}
 	if traceFile != "" {
+		f.own.About += ", and a trace"
 		file, err := os.Open(traceFile)
 		if err != nil {
 			return nil, err
@@ -100,7 +101,12 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 // exclude returns an error for flags that do not go together.
 func (f *flags) exclude(set *flag.FlagSet) error {
 	var err error
+	traced := false
+	set.Visit(func(g *flag.Flag) { traced = traced || g.Name == "trace" })
 	set.Visit(func(g *flag.Flag) {
+		if traced && (g.Name == "models" || g.Name == "zipf") {
+			err = fmt.Errorf("-%s is given with -trace, want it without: a trace has its own models", g.Name)
+		}
 		switch g.Name {
 		case "servers", "slots", "models", "zipf", "rho", "load", "warmup", "measure":
 			if f.scenarios != nil || f.goals {

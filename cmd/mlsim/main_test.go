@@ -139,6 +139,32 @@ func TestAllIsWhatNeedsNothing(t *testing.T) {
 	assert.Contains(t, seen["black-hole"], defaultStrategy+"+retry")
 }
 
+// testTrace writes a trace of two models.
+func testTrace(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "trace.csv")
+	rows := "arrival_s,model_id\n0,a\n1,b\n2,a\n3,a\n"
+	require.NoError(t, os.WriteFile(file, []byte(rows), 0o600))
+	return file
+}
+
+func TestATraceIsReplayedToAFleetOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	out, _, err := mlsim(t, "-trace", testTrace(t), "-servers", "3", "-seeds", "1", "-warmup", "1s", "-measure", "5s", "-policies", "round_robin")
+	require.NoError(t, err)
+	assert.Contains(t, out, "own: a fleet of one's own, and a trace")
+	assert.Contains(t, out, "2 models; rho 0.70")
+}
+
+func TestATraceThatNobodyReplaysIsAnError(t *testing.T) {
+	t.Parallel()
+	file := testTrace(t)
+	_, _, err := mlsim(t, "-trace", file, "-scenario", "fits-70", "-seeds", "1")
+	assert.EqualError(t, err, "-trace is given with -scenario fits-70, want a scenario that replays one: -list names them")
+	_, _, err = mlsim(t, "-trace", file, "-models", "5")
+	assert.EqualError(t, err, "-models is given with -trace, want it without: a trace has its own models")
+}
+
 func TestAnInterruptEndsTheRuns(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

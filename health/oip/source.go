@@ -37,19 +37,14 @@ func (source) Watch(
 	interval := max(o.Interval, minInterval)
 	s := newSession(conn, interval, o.Models)
 	ctx = monitor.ProbeContext(ctx)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
-		}
 		next := time.Now().Add(jittered(interval))
 		if err := s.poll(ctx, report); err != nil {
 			return err
 		}
-		timer.Reset(time.Until(next))
+		if !monitor.Sleep(ctx, time.Until(next)) {
+			return ctx.Err()
+		}
 	}
 }
 

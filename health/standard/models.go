@@ -20,8 +20,7 @@ const (
 type models struct {
 	byName  map[string]*model
 	watched int
-	// named says that the server has known a model by name since the Watch began: a name that it does not know is then a model
-	// that it does not have, and no longer one that it says nothing about.
+	// named says that the server has known a model by name since the Watch began.
 	named bool
 	round uint64
 }
@@ -32,8 +31,11 @@ type model struct {
 	stop    context.CancelFunc // ends the watch
 	answer  serving
 	heard   bool // there is an answer
-	said    health.ModelState
-	round   uint64 // of update that last found it in use
+	// known says that the server has known the name since it is watched: when it no longer does, the model has gone. Of a name that it
+	// has never known it says nothing: it need not name all that it has.
+	known bool
+	said  health.ModelState
+	round uint64 // of update that last found it in use
 }
 
 // hear takes an answer, and appends what that says of models to out.
@@ -42,25 +44,20 @@ func (ms *models) hear(m *model, s serving, out []health.Model) []health.Model {
 		return out
 	}
 	m.answer, m.heard = s, true
-	if !ms.named && (s == healthpb.HealthCheckResponse_SERVING || s == healthpb.HealthCheckResponse_NOT_SERVING) {
-		ms.named = true
-		for _, other := range ms.byName {
-			if other != m && other.strange() {
-				out = other.say(health.ModelAbsent, out)
-			}
-		}
+	if s == healthpb.HealthCheckResponse_SERVING || s == healthpb.HealthCheckResponse_NOT_SERVING {
+		m.known, ms.named = true, true
 	}
-	return m.say(ms.state(s), out)
+	return m.say(m.state(), out)
 }
 
-// state returns what an answer says of a model.
-func (ms *models) state(s serving) health.ModelState {
+// state returns what the latest answer says of the model.
+func (m *model) state() health.ModelState {
 	switch {
-	case s == healthpb.HealthCheckResponse_SERVING:
+	case m.answer == healthpb.HealthCheckResponse_SERVING:
 		return health.ModelReady
-	case s == healthpb.HealthCheckResponse_NOT_SERVING:
+	case m.answer == healthpb.HealthCheckResponse_NOT_SERVING:
 		return health.ModelUnavailable
-	case s == healthpb.HealthCheckResponse_SERVICE_UNKNOWN && ms.named:
+	case m.answer == healthpb.HealthCheckResponse_SERVICE_UNKNOWN && m.known:
 		return health.ModelAbsent
 	}
 	return health.ModelUnknown
@@ -113,14 +110,14 @@ func (m *model) strange() bool {
 	return m.watched && m.heard && m.answer == healthpb.HealthCheckResponse_SERVICE_UNKNOWN
 }
 
-// stranger returns a strange model, or nil.
-func (ms *models) stranger() *model {
+// stranger returns a strange model, one that has never been known if there is one, or nil.
+func (ms *models) stranger() (found *model) {
 	for _, m := range ms.byName {
-		if m.strange() {
-			return m
+		if m.strange() && (found == nil || found.known) {
+			found = m
 		}
 	}
-	return nil
+	return found
 }
 
 // end ends the watch of a model, if there is one.

@@ -3,8 +3,9 @@
 //
 // Where the server has Watch, a stream tells of the server as a whole (the service ""), and one more for each model in use of the
 // model: servers may keep a state per model under the model's own name. One that does is taken to load no model because it is asked
-// for it. Where the server has only Check (Triton), that is called once per interval, for the server alone, since Triton answers
-// the same for every name.
+// for it. It need not name all its models: of a name that it has never known nothing is said, and one that it knew and no longer knows
+// (SERVICE_UNKNOWN) is a model that has gone. Where the server has only Check (Triton), that is called once per interval, for the
+// server alone, since Triton answers the same for every name.
 package standard
 
 import (

@@ -60,7 +60,7 @@ func watch(ctx context.Context, client healthpb.HealthClient, o *monitor.Options
 				return h.err
 			case h.model != nil:
 				w.report.Models = w.models.hear(h.model, h.status, w.report.Models)
-				if w.models.named { // one that keeps a state for each model cannot load those that it says it does not know
+				if w.models.named { // one that keeps states of models loads none for a call
 					w.report.OnDemand = health.No
 				}
 			default:

@@ -157,7 +157,7 @@ func TestTheServerAsAWhole(t *testing.T) {
 }
 
 // HLTH-04: a server that is not ready while it loads a model says so of its models one by one. HLTH-05: and of a model that was
-// unloaded.
+// unloaded. Of the models that it has never named it says nothing.
 func TestModelsByName(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newServer()
@@ -166,7 +166,7 @@ func TestModelsByName(t *testing.T) {
 		r, _ := start(t, s, &inUse{names: []string{"A", "Z"}})
 		assert.Equal(t, health.ServerNotReady, r.Now().Report.Server)
 		assert.Zero(t, r.Now().Report.Interval, "it holds until it is withdrawn")
-		assert.Equal(t, map[string]health.ModelState{"A": health.ModelReady, "Z": health.ModelAbsent}, r.States())
+		assert.Equal(t, map[string]health.ModelState{"A": health.ModelReady}, r.States())
 		for _, c := range []struct {
 			status serving
 			want   health.ModelState
@@ -177,7 +177,7 @@ func TestModelsByName(t *testing.T) {
 		} {
 			s.SetServingStatus("A", c.status)
 			synctest.Wait()
-			assert.Equal(t, map[string]health.ModelState{"A": c.want, "Z": health.ModelAbsent}, r.States())
+			assert.Equal(t, map[string]health.ModelState{"A": c.want}, r.States())
 		}
 		s.SetServingStatus("Z", statusServing)
 		synctest.Wait()
@@ -185,7 +185,7 @@ func TestModelsByName(t *testing.T) {
 	})
 }
 
-func TestUnknownNamesAreNotAbsentUntilOneIsKnown(t *testing.T) {
+func TestNamesThatWereNeverKnownSayNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newServer()
 		r, _ := start(t, s, &inUse{names: []string{"A", "B", "C"}})
@@ -196,9 +196,8 @@ func TestUnknownNamesAreNotAbsentUntilOneIsKnown(t *testing.T) {
 		assert.Equal(t, health.Unknown, r.Now().Report.OnDemand)
 		s.SetServingStatus("B", statusNotServing)
 		synctest.Wait()
-		assert.Equal(t, map[string]health.ModelState{
-			"A": health.ModelAbsent, "B": health.ModelUnavailable, "C": health.ModelAbsent,
-		}, r.States(), "those that were asked about earlier too")
+		assert.Equal(t, map[string]health.ModelState{"B": health.ModelUnavailable}, r.States())
+		assert.Equal(t, health.No, r.Now().Report.OnDemand, "a server that knows models by name loads none for a call")
 	})
 }
 
@@ -208,19 +207,21 @@ func TestModelsComeAndGo(t *testing.T) {
 		s.SetServingStatus("A", statusServing)
 		s.SetServingStatus("C", statusServing)
 		r, _ := start(t, s, models)
-		assert.Equal(t, map[string]health.ModelState{"A": health.ModelReady, "B": health.ModelAbsent}, r.States())
-		assert.Equal(t, health.No, r.Now().Report.OnDemand, "a server that knows its models by name loads no others for a call")
+		assert.Equal(t, map[string]health.ModelState{"A": health.ModelReady}, r.States())
 		models.set("C", "B")
 		time.Sleep(interval)
 		synctest.Wait()
-		assert.Equal(t, map[string]health.ModelState{"C": health.ModelReady, "B": health.ModelAbsent}, r.States())
+		assert.Equal(t, map[string]health.ModelState{"C": health.ModelReady}, r.States())
 		names, opened := s.streams()
 		assert.ElementsMatch(t, []string{"B", "C"}, names)
 		assert.Equal(t, 3, opened, "B's stayed")
+		s.SetServingStatus("C", healthpb.HealthCheckResponse_SERVICE_UNKNOWN)
+		synctest.Wait()
+		assert.Equal(t, map[string]health.ModelState{"C": health.ModelAbsent}, r.States())
 		models.set("A", "B")
 		time.Sleep(interval)
 		synctest.Wait()
-		assert.Equal(t, map[string]health.ModelState{"A": health.ModelReady, "B": health.ModelAbsent}, r.States())
+		assert.Equal(t, map[string]health.ModelState{"A": health.ModelReady}, r.States())
 	})
 }
 
@@ -253,11 +254,8 @@ func TestTheNamesThatAServerKnowsAreFound(t *testing.T) {
 		names, _ := s.streams()
 		assert.Len(t, names, 50, "those that had made room are watched again")
 		want := map[string]health.ModelState{}
-		for i, name := range models.get() {
-			want[name] = health.ModelAbsent
-			if i >= 30 && i < 40 {
-				want[name] = health.ModelReady
-			}
+		for _, name := range models.get()[30:40] {
+			want[name] = health.ModelReady
 		}
 		assert.Equal(t, want, r.States())
 	})
@@ -283,11 +281,12 @@ func TestModelWatchesAreBounded(t *testing.T) {
 	})
 }
 
-// ending is a health service whose streams for models end at once, with an error or without.
+// ending is a health service whose streams for the model A end with an error at once, or after they have said that it serves.
 type ending struct {
 	*healthServer
-	mu  sync.Mutex
-	err error
+	speaks bool
+	mu     sync.Mutex
+	err    error
 }
 
 func (s *ending) set(err error) {
@@ -305,22 +304,32 @@ func (s *ending) Watch(r *healthpb.HealthCheckRequest, stream watchStream) error
 	}
 	s.add(r.GetService(), 1)
 	defer s.add(r.GetService(), -1)
+	if s.speaks {
+		if err := stream.Send(&healthpb.HealthCheckResponse{Status: statusServing}); err != nil {
+			return err
+		}
+	}
 	return err
 }
 
 func TestAModelsStreamThatFailsIsOpenedAgainLater(t *testing.T) {
+	others := map[string]health.ModelState{"B": health.ModelReady}
+	failed, notFound := status.Error(codes.Internal, "bug"), status.Error(codes.NotFound, "A")
 	for name, c := range map[string]struct {
-		err  error
-		want map[string]health.ModelState
+		speaks bool
+		err    error
+		want   map[string]health.ModelState
 	}{
-		"failed": {status.Error(codes.Internal, "bug"), map[string]health.ModelState{"B": health.ModelReady}},
-		"not found": {status.Error(codes.NotFound, "A"), map[string]health.ModelState{
+		"failed":               {false, failed, others},
+		"not found":            {false, notFound, others},
+		"SERVING, then failed": {true, failed, others},
+		"SERVING, then not found": {true, notFound, map[string]health.ModelState{
 			"A": health.ModelAbsent, "B": health.ModelReady,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				s := &ending{healthServer: newServer(), err: c.err}
+				s := &ending{healthServer: newServer(), speaks: c.speaks, err: c.err}
 				s.SetServingStatus("A", statusServing)
 				s.SetServingStatus("B", statusServing)
 				r, _ := start(t, s, &inUse{names: []string{"A", "B"}})

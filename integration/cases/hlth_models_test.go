@@ -52,6 +52,15 @@ func (h *holding) set(model string, s healthpb.HealthCheckResponse_ServingStatus
 	h.backend.ServingStatus(model, s)
 }
 
+// load makes the server hold models that its health service does not name.
+func (h *holding) load(models ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range models {
+		h.holds[m] = true
+	}
+}
+
 // came returns how many calls for a model came so far.
 func (h *holding) came(model string) int {
 	h.mu.Lock()
@@ -134,7 +143,7 @@ func testModelGone(t *testing.T, config string) {
 		loads = append(loads, atRate(t, 300, func(int) rig.Result { return c.Send(m, limit) }))
 	}
 	began := time.Now()
-	rig.For(3*time.Second, tick, func(int) {})
+	rig.For(6*time.Second, tick, func(int) {}) // shares of p2c are a matter of chance: what they are measured by takes so many calls
 	type change struct {
 		at   time.Time
 		says healthpb.HealthCheckResponse_ServingStatus
@@ -150,6 +159,7 @@ func testModelGone(t *testing.T, config string) {
 			assert.Equal(t, came, held[0].came(gone), "calls for the model that came when the server had said %v", s)
 		}
 	}
+	rig.For(3*time.Second, tick, func(int) {})
 	a, other := loads[0].stop(), loads[1].stop()
 	from := began.Add(time.Second)
 	full, fullOther := a.Between(from, changes[0].at).Share(b.Name), other.Between(from, changes[0].at).Share(b.Name)
@@ -169,4 +179,46 @@ func testModelGone(t *testing.T, config string) {
 	t.Logf("shares %v before, %v after", full, back)
 	assert.GreaterOrEqual(t, back, full-.08, "the model has its share again")
 	assert.Empty(t, other.Failed(), "%v", other)
+}
+
+// A health service that names some of a server's models says nothing of the others: they are called there as if it named none.
+func TestAServerThatNamesOneOfItsModels(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range strategies {
+		t.Run(strategy, func(t *testing.T) {
+			eachChecked(t, fmt.Sprintf(`{"inference":{"strategy":%q}}`, strategy), testNamesOne)
+		})
+	}
+}
+
+func testNamesOne(t *testing.T, config string) {
+	f := rig.New(t, 3)
+	b := f.Backends[0]
+	models := homes(t, f, 0)[:2]
+	held := make([]*holding, len(f.Backends))
+	for i, b := range f.Backends {
+		held[i] = hold(b)
+		held[i].load(models...)
+	}
+	c := f.Client(rig.Setup{Options: dialOptions(config)})
+	c.Ready(3)
+	send := func() (named, other float64) {
+		rs := during(t, 3*time.Second, 200, func(i int) rig.Result { return c.Send(models[i%2], limit) })
+		require.Empty(t, rs.Failed(), "%v", rs)
+		var of [2]rig.Results
+		for _, r := range rs {
+			of[r.Index%2] = append(of[r.Index%2], r)
+		}
+		return of[0].Share(b.Name), of[1].Share(b.Name)
+	}
+	_, before := send()
+	held[0].set(models[0], isServing)
+	_, after := send()
+	assert.Greater(t, after, before/2, "share of the model that is not named") // chance takes p2c's shares a tenth up or down
+
+	held[0].set(models[0], isNotServing)
+	pause(t.Context(), 500*time.Millisecond)
+	named, other := send()
+	assert.Zero(t, named, "share of the model that is named, and does not serve")
+	assert.Greater(t, other, before/2, "share of the model that is not named, when the other does not serve")
 }

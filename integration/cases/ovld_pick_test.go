@@ -2,6 +2,7 @@ package cases
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,11 +14,12 @@ import (
 )
 
 // Choosing must not become slow (kubernetes-sigs/gateway-api-inference-extension#581). The case's bounds are added to some times what round_robin takes on
-// the same servers in the same run, turn by turn: on a machine that others use as well, with the race detector, the tail is the machine's. Endpoints
-// come and go every 100 ms, and each second brings another config. There are a fiftieth of the case's thousand servers, for the same reason; that picks
+// the same servers in the same run, turn by turn, and hold in most rounds: on a machine that others use as well, with the race detector, the tail is
+// the machine's, and one that stops for a moment stops all workers at once. Endpoints come and go, and now and then comes another config, after so many
+// calls and not so much time, of which a busy machine needs more. There are a fiftieth of the case's thousand servers, for the same reason; that picks
 // take as long for a thousand, and go on while a ring is rebuilt, is tested where there is no network. A histogram joins with metrics.
 func TestOVLD09(t *testing.T) {
-	const servers, workers, rounds, calls, models = 20, 16, 3, 400, 10
+	const servers, workers, rounds, calls, models = 20, 16, 9, 400, 10
 	f := rig.New(t, servers)
 	var held []string
 	for i := range models {
@@ -40,15 +42,26 @@ func TestOVLD09(t *testing.T) {
 		return len(rig.Closed(4, 2*servers, func(int) rig.Result { return theirs.Send("", limit) }).By()) == servers
 	}, rig.Patience, "all are called")
 
-	var took [2]rig.Results
+	bounds := []struct {
+		p     float64
+		times time.Duration
+		extra time.Duration
+	}{{.5, 3, 50 * time.Microsecond}, {.99, 10, time.Millisecond}}
+	within := make([]int, len(bounds)) // in how many rounds
 	for range rounds {
-		for i, c := range []*chooser{&theirs, &ours} {
-			churn := c.churn(t)
-			took[i] = append(took[i], rig.Closed(workers, calls, func(i int) rig.Result { return c.Send(c.model(i), limit) })...)
-			close(churn)
+		rr, own := theirs.take(workers, calls), ours.take(workers, calls)
+		require.Empty(t, own.Failed(), "%v", own)
+		for i, bound := range bounds {
+			rr, own := percentile(rr, bound.p), percentile(own, bound.p)
+			t.Logf("p%v: %v by round_robin, %v", 100*bound.p, rr, own)
+			if own <= bound.times*rr+bound.extra {
+				within[i]++
+			}
 		}
 	}
-	require.Empty(t, took[1].Failed(), "%v", took[1])
+	for i, bound := range bounds {
+		assert.Greater(t, within[i], rounds/2, "rounds with a p%v within bounds", 100*bound.p)
+	}
 	by := picked(ours.Client)
 	t.Logf("%v", by)
 	sum := uint64(0)
@@ -56,15 +69,6 @@ func TestOVLD09(t *testing.T) {
 		sum += n
 	}
 	assert.Greater(t, by["warm"], sum*9/10, "affinity is at work: %v", by)
-	for _, bound := range []struct {
-		p     float64
-		times time.Duration
-		extra time.Duration
-	}{{.5, 3, 50 * time.Microsecond}, {.99, 10, time.Millisecond}} {
-		rr, own := percentile(took[0], bound.p), percentile(took[1], bound.p)
-		t.Logf("p%v: %v by round_robin, %v", 100*bound.p, rr, own)
-		assert.LessOrEqual(t, own, bound.times*rr+bound.extra, "p%v", 100*bound.p)
-	}
 }
 
 // chooser is a channel whose policy is to choose while all changes.
@@ -76,24 +80,25 @@ type chooser struct {
 	turn   int
 }
 
-// churn changes endpoints and config until the channel that it returns is closed.
-func (c *chooser) churn(t *testing.T) chan struct{} {
-	stop, done := make(chan struct{}), make(chan struct{})
-	t.Cleanup(func() { <-done })
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
+// take has workers send calls, and changes endpoints and config meanwhile.
+func (c *chooser) take(workers, calls int) rig.Results {
+	const callsPerChange, changesPerConfig = 100, 10
+	due := make(chan struct{}, calls/callsPerChange+1)
+	var changing sync.WaitGroup
+	changing.Go(func() {
 		eps := c.f.Endpoints()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-			}
+		for range due {
 			c.turn++
-			c.ResolveConfig(c.config(c.turn/10), without(eps, c.turn%len(eps))...)
+			c.ResolveConfig(c.config(c.turn/changesPerConfig), without(eps, c.turn%len(eps))...)
 		}
-	}()
-	return stop
+	})
+	rs := rig.Closed(workers, calls, func(i int) rig.Result {
+		if i%callsPerChange == 0 {
+			due <- struct{}{}
+		}
+		return c.Send(c.model(i), limit)
+	})
+	close(due)
+	changing.Wait()
+	return rs
 }

@@ -9,9 +9,10 @@ import (
 	gpustatsv1 "github.com/mlbalancer/mlbalancer/proto/mlbalancer/gpustats/v1"
 )
 
-// registerGPUStats adds mlbalancer.gpustats.v1 to a server until ctx ends. It returns what is to be told of changes.
+// registerGPUStats adds mlbalancer.gpustats.v1 to a server until ctx ends. It returns what is to be told of changes. What may be reported in a second
+// is so in model time.
 func (s *Server) registerGPUStats(ctx context.Context, srv *grpc.Server) *server.Server {
-	stats := server.New(server.Options{})
+	stats := server.New(server.Options{Budget: server.DefaultBudget / s.clock.scale})
 	stats.UpdateFunc(s.sample)
 	context.AfterFunc(ctx, stats.Close)
 	gpustatsv1.RegisterGPUStatsServer(srv, &gpuStats{server: s, stats: stats})

@@ -59,12 +59,19 @@ var all = []Policy{
 
 func modelAware(options ...mlbalancer.Option) Policy {
 	return Policy{Name: "model_aware", Breakers: true, DialOptions: func(scale float64) []grpc.DialOption {
-		// The breakers' times are the defaults in model time, as far as they may be that short.
+		// All times are the defaults in model time, as far as they may be that short.
 		b := balancer.DefaultBreaker()
 		b.Window = max(shorter(b.Window, scale), breaker.Duration(100*time.Millisecond))
 		b.OpenFor = max(shorter(b.OpenFor, scale), breaker.Duration(time.Millisecond))
 		b.MaxOpenFor = max(shorter(b.MaxOpenFor, scale), b.OpenFor)
-		return mlbalancer.DialOptions(append(options, mlbalancer.WithConfig(&balancer.Config{Breaker: b}))...)
+		h := balancer.DefaultHealth()
+		h.Interval = max(shorter(h.Interval, scale), breaker.Duration(10*time.Millisecond))
+		h.StaleAfter = shorter(h.StaleAfter, scale)
+		h.MinDwell = shorter(h.MinDwell, scale)
+		s := balancer.DefaultSlowStart()
+		s.Window = shorter(s.Window, scale)
+		config := &balancer.Config{Breaker: b, Health: h, SlowStart: s}
+		return mlbalancer.DialOptions(append(options, mlbalancer.WithConfig(config))...)
 	}}
 }
 

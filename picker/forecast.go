@@ -1,0 +1,177 @@
+package picker
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/mlbalancer/mlbalancer/health"
+)
+
+// A queue does not say whether it is there to stay. Calls that waited for a load come all at once, and a server whose models have less work for it than
+// it can do works them off; another copy would come too late, and push something out. So the affinity strategy asks how busy an endpoint will
+// be: the work that there is for each model, by the calls of the last seconds, is dealt to the endpoints that hold it, those that are least busy
+// first.
+
+const (
+	// forecastMemory is the time over which calls are counted, in loads: long enough for hundreds where it matters, short enough to see a model become
+	// hot while a second copy is still worth something. forecasts is how many forecasts are made in it.
+	forecastMemory = 2
+	forecasts      = 20
+	// usualLoad is the time that a load takes where no server says; minMemory and maxMemory bound what follows from those that do.
+	usualLoad            = 5 * float64(time.Second)
+	minMemory, maxMemory = 0.5 * float64(time.Second), 60 * float64(time.Second)
+	// forecastWeight is that of a new forecast of an endpoint: each depends on the one before.
+	forecastWeight = 0.5
+	// leastBusy is the utilization below which endpoints are alike.
+	leastBusy = 0.2
+)
+
+// forecast is what forecasts are made from. It is for Watch alone.
+type forecast struct {
+	at       int64   // when the last one was made; 0 before the first
+	memory   float64 // of calls, in nanoseconds; 0 before the first
+	own, all float64 // calls in flight on all endpoints, on average: this client's, and everybody's
+}
+
+// demand is the work that there is for one model.
+type demand struct {
+	picks atomic.Uint32 // calls that were placed since the last forecast
+	rate  float64       // of those, per nanosecond; of Watch alone
+	since int64         // when the first was counted; 0 before. Likewise
+}
+
+// foresee makes a forecast if one is due.
+func (g *Guard) foresee(t *Table, now int64) {
+	f := &g.forecast
+	passed := float64(now - f.at)
+	if passed < f.memory/forecasts {
+		return
+	}
+	first := f.at == 0
+	f.at, f.memory = now, t.memory()
+	d := g.residency.byModel.Load()
+	if first || d == nil {
+		return
+	}
+	share := f.share(t, passed)
+	if share == 0 {
+		return
+	}
+	for _, i := range t.ready {
+		t.members[i].Endpoint.due = 0
+	}
+	mean := g.service.value()
+	for i := range d.slots {
+		if p := d.slots[i].at; p != nil {
+			p.deal(p.demand.update(now, passed, f.memory) * p.serviceOr(mean) / share)
+		}
+	}
+	for _, i := range t.ready {
+		e := t.members[i].Endpoint
+		workers := float64(defaultWorkers)
+		if w := e.facts.workers.Load(); w > 0 {
+			workers = float64(w)
+		}
+		u := e.due / workers * e.slow.factor(now)
+		e.forecast.Store(math.Float64bits(e.foreseen() + forecastWeight*(u-e.foreseen())))
+	}
+}
+
+// share returns this client's share of the calls, of late; 0 if it has none.
+func (f *forecast) share(t *Table, passed float64) float64 {
+	var own, all float64
+	for _, i := range t.ready {
+		e := t.members[i].Endpoint
+		n := e.InFlight()
+		own += float64(n)
+		all += float64(n) + float64(e.facts.others())
+	}
+	weight := 1 - math.Exp(-passed/f.memory)
+	f.own += weight * (own - f.own)
+	f.all += weight * (all - f.all)
+	if f.own == 0 {
+		return 0
+	}
+	return f.own / f.all
+}
+
+// memory returns the time over which calls are to be counted.
+func (t *Table) memory() float64 {
+	load := math.Inf(1)
+	for _, i := range t.ready {
+		f := &t.members[i].facts
+		if l := f.loadTime.Load(); l > 0 && health.Fields(f.has.Load())&health.HasLoadTime != 0 {
+			load = min(load, float64(l)) // one that is slow says more
+		}
+	}
+	if math.IsInf(load, 1) {
+		load = usualLoad
+	}
+	return min(max(forecastMemory*load, minMemory), maxMemory)
+}
+
+// update takes in what was counted in a time, and returns the rate of calls.
+func (d *demand) update(now int64, passed, memory float64) float64 {
+	n := float64(d.picks.Swap(0))
+	if d.since == 0 {
+		if n == 0 {
+			return 0
+		}
+		d.since = now - int64(passed)
+	}
+	memory = min(memory, float64(now-d.since)) // at first all that is known is what was counted now
+	weight := 1.0
+	if memory > passed {
+		weight = 1 - math.Exp(-passed/memory)
+	}
+	d.rate += weight * (n/passed - d.rate)
+	return d.rate
+}
+
+// deal deals an amount of work, in workers that it keeps busy, to the endpoints that hold the model.
+func (p *placement) deal(work float64) {
+	hs := p.held()
+	if work == 0 || len(hs) == 0 {
+		return
+	}
+	sum := 0.0
+	for i := range hs {
+		sum += hs[i].endpoint.eligibility()
+	}
+	for i := range hs {
+		e := hs[i].endpoint
+		e.due += work * e.eligibility() / sum
+	}
+}
+
+// eligibility is the weight by which the endpoint takes part in the work for a model that others hold too.
+func (e *Endpoint) eligibility() float64 {
+	u := max(leastBusy, e.foreseen())
+	return 1 / (u * u)
+}
+
+// foreseen returns how busy the endpoint will be: the work that there is for the models that it holds, over what it can do. It is above 1 where that is
+// too much, and 0 before the first forecast.
+func (e *Endpoint) foreseen() float64 { return math.Float64frombits(e.forecast.Load()) }
+
+const (
+	// calm is the utilization up to which queues go away by themselves, and pressed that at which one is taken for what it is. The more there is to do
+	// beyond that the more it will grow: a copy is due up to maxLasting times as soon.
+	calm, pressed = 0.6, 0.9
+	maxLasting    = 3
+	// maxBusy bounds what is held against an endpoint that would have to load a model.
+	maxBusy = 2
+)
+
+// lasting returns how much of the endpoint's queue is there to stay: 0 if none is, 1 if it neither grows nor shrinks.
+func (e *Endpoint) lasting() float64 {
+	if !e.facts.tellsCalls() { // then what others do there is not known
+		return 1
+	}
+	over := max(0, e.foreseen()-calm) / (pressed - calm)
+	return min(maxLasting, over*over)
+}
+
+// busy returns how busy the endpoint's server says it is, from 0 to 1, or will be.
+func (e *Endpoint) busy() float64 { return max(e.facts.busy(), min(maxBusy, e.foreseen())) }
