@@ -130,7 +130,7 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 	p := g.residency.get(q.Key)
 	var x estimator // field by field: a literal is put together elsewhere and copied
 	x.t, x.now, x.workers, x.load, x.others = t, q.Now, s.workers, s.load, t.othersPerEndpoint(q.Now)
-	x.service, x.mean = g.services(p, q)
+	x.service, x.mean = g.services(t, p, q)
 	x.fading = 1 / (ageOfServices * x.service)
 	x.plain = len(q.Avoid)+q.nPassed == 0 && x.now >= g.absent.last.Load()
 	if p != nil {

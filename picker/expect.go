@@ -14,8 +14,9 @@ import (
 const (
 	// defaultWorkers is how many calls a server is taken to work on at a time where nobody says.
 	defaultWorkers = 4
-	// defaultService is how long a model is taken to work on a call before anything is known of any.
+	// defaultService is how long a model is taken to work on a call at most, and loadShare that in loads, before anything is known of any.
 	defaultService = float64(250 * time.Millisecond)
+	loadShare      = 0.05
 	// ageOfServices is the age, in service times, in which what is known of others' calls has lost most of its worth: they have ended, and others have
 	// come, where nobody knows.
 	ageOfServices = 0.6

@@ -143,15 +143,24 @@ func (e *Endpoint) sound(now int64) bool {
 }
 
 // services returns how long a call of a query takes without waiting, and how long any call does, in nanoseconds.
-func (g *Guard) services(p *placement, q *Query) (own, mean float64) {
+func (g *Guard) services(t *Table, p *placement, q *Query) (own, mean float64) {
 	if mean = g.service.value(); mean == 0 {
-		mean = defaultService
+		mean = t.unknownService()
 	}
 	own = mean
 	if p != nil {
 		own = p.serviceOr(mean)
 	}
 	return own * q.size(), mean
+}
+
+// unknownService returns how long a call is taken to be worked on before any has been answered. Nobody knows: but models that take long to load take long to
+// run, and times that are far too long for them would have a few calls that wait for the first load look like a reason for many more loads.
+func (t *Table) unknownService() float64 {
+	if f := &t.members[t.ready[0]].facts; health.Fields(f.has.Load())&health.HasLoadTime != 0 {
+		return min(defaultService, loadShare*float64(f.loadTime.Load()))
+	}
+	return defaultService
 }
 
 // serviceOr returns how long a call of the model takes without waiting, in nanoseconds; mean if that is not known.

@@ -119,7 +119,7 @@ func (v *visit) learn(now int64, took time.Duration) {
 	if p != nil {
 		p.service.add(net, serviceWeightNet)
 	}
-	if sampled(now) {
+	if sampled(now) || v.guard.service.value() == 0 {
 		v.guard.service.add(net, serviceWeightAll)
 	}
 }
