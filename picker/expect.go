@@ -63,7 +63,7 @@ func (x *estimator) of(e *Endpoint, s *state) {
 	s.calls, s.workers = s.own, x.workers
 	s.slow = 1
 	if e.slow.shows() {
-		s.slow = e.slow.factor(x.now)
+		s.slow = e.slow.factor(x.now, x.mean)
 	}
 	at := f.at.Load()
 	s.age = float64(x.now - at)
@@ -164,34 +164,52 @@ func (x *estimator) eviction(e *Endpoint, load, before float64) (cost, chain flo
 }
 
 // drag is how many times as long as was expected an endpoint takes for the calls of models that it holds: a moving average that is forgotten
-// when there is no more news.
+// when there is no more news, and that follows at once where two calls in a row say the same.
 type drag struct {
 	bits atomic.Uint64 // float64: what it is above 1; may be negative
 	at   atomic.Int64
+	last atomic.Uint64 // float64: of the last call
 }
 
 const (
 	slowWeight = 0.15
-	slowMemory = float64(15 * time.Second)
+	// slowServices is the time, in services, in which it is forgotten how slow an endpoint was that gets no more calls: one call in hundreds finds out
+	// whether it still is. minSlowMemory and maxSlowMemory bound it.
+	slowServices                 = 60
+	minSlowMemory, maxSlowMemory = 0.5 * float64(time.Second), 15 * float64(time.Second)
 	// slowBand is how slow an endpoint may look and count as being as fast as expected: service times scatter as much.
 	slowBand = 1.6
+	// slowTwice is how slow two calls in a row are together by chance less than once in a thousand times, as service times scatter.
+	slowTwice = 2.5
 	// maxSlowness bounds one call's part, which may have hung.
 	maxSlowness = 100
-	// slowUnit is the least time, in nanoseconds, that is worth forgetting for: a 15,000th of slowMemory.
+	// slowUnit is the least time, in nanoseconds, that is worth forgetting for: a 500th of minSlowMemory.
 	slowUnit = int64(time.Millisecond)
 )
 
-// observe takes in that a call took ratio times as long as was expected.
-func (s *drag) observe(now int64, ratio float64) {
+// slowMemory returns the time in which it is forgotten how slow an endpoint was, in nanoseconds, where calls take service on average.
+func slowMemory(service float64) float64 {
+	return min(max(slowServices*service, minSlowMemory), maxSlowMemory)
+}
+
+// observe takes in that a call took ratio times as long as was expected. What is older is forgotten in memory nanoseconds.
+func (s *drag) observe(now int64, ratio, memory float64) {
 	old := s.bits.Load()
 	v, since := math.Float64frombits(old), now-s.at.Load()
 	if since > slowUnit {
-		v *= decayed(float64(since) / slowMemory)
+		v *= decayed(float64(since) / memory)
 	}
 	if ratio > maxSlowness {
 		ratio = maxSlowness
 	}
 	next := v + slowWeight*(ratio-1-v)
+	last := math.Float64frombits(s.last.Load())
+	if ratio > slowTwice && last > slowTwice {
+		next = max(next, min(ratio, last)-1)
+	}
+	if ratio > slowTwice || last > slowTwice { // else it is the same for all that follows
+		s.last.Store(math.Float64bits(ratio))
+	}
 	if s.bits.CompareAndSwap(old, math.Float64bits(next)) && since > slowUnit {
 		s.at.Store(now)
 	}
@@ -200,13 +218,13 @@ func (s *drag) observe(now int64, ratio float64) {
 // shows reports whether the endpoint was slow when it answered last.
 func (s *drag) shows() bool { return math.Float64frombits(s.bits.Load()) >= slowBand-1 }
 
-// factor returns how slow the endpoint is, 1 if it is not.
-func (s *drag) factor(now int64) float64 {
+// factor returns how slow the endpoint is, 1 if it is not, where calls take service on average.
+func (s *drag) factor(now int64, service float64) float64 {
 	v := math.Float64frombits(s.bits.Load())
 	if v < slowBand-1 {
 		return 1
 	}
-	if v = 1 + v*decayed(float64(now-s.at.Load())/slowMemory); v < slowBand {
+	if v = 1 + v*decayed(float64(now-s.at.Load())/slowMemory(service)); v < slowBand {
 		return 1
 	}
 	return v

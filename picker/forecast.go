@@ -73,7 +73,7 @@ func (g *Guard) foresee(t *Table, now int64) {
 		if w := e.facts.workers.Load(); w > 0 {
 			workers = float64(w)
 		}
-		u := e.due / workers * e.slow.factor(now)
+		u := e.due / workers * e.slow.factor(now, mean)
 		e.forecast.Store(math.Float64bits(e.foreseen() + forecastWeight*(u-e.foreseen())))
 	}
 }

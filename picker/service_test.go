@@ -29,3 +29,34 @@ func TestServiceThatNobodyKnows(t *testing.T) {
 	v.learn(f.now, 40*time.Millisecond)
 	assert.Equal(t, 40*time.Millisecond, service(), "the first answer counts, whether it is sampled or not")
 }
+
+// One slow call may be chance; two in a row are believed, and ordinary ones make up for them.
+func TestDragFollowsTwoInARow(t *testing.T) {
+	t.Parallel()
+	const memory, service = 15e9, 250e6
+	now := int64(time.Hour)
+	var d drag
+	next := func(ratio float64) float64 {
+		now += int64(100 * time.Millisecond)
+		d.observe(now, ratio, memory)
+		return d.factor(now, service)
+	}
+	assert.Equal(t, 1.0, next(1))
+	assert.Less(t, next(5), 1.7)
+	assert.Equal(t, 1.0, next(1), "it was chance")
+	assert.Less(t, next(8), 2.6)
+	assert.InDelta(t, 5.0, next(5), 1e-9, "the lesser of two")
+	assert.InDelta(t, 10.0, next(12), 5, "and up from there")
+	for range 20 {
+		next(1)
+	}
+	assert.Equal(t, 1.0, next(1))
+
+	next(10)
+	next(10)
+	at := now
+	assert.InDelta(t, 10, d.factor(at, service), 0.01)
+	assert.InDelta(t, 1+9/2.718, d.factor(at+15e9, service), 0.02, "of calls of 250 ms it is forgotten in 15 s")
+	assert.InDelta(t, 1+9/2.718, d.factor(at+1.5e9, 25e6), 0.02, "of calls of 25 ms in 1.5 s")
+	assert.Equal(t, 1.0, d.factor(at+60e9, service))
+}

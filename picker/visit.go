@@ -105,7 +105,7 @@ func (v *visit) learn(now int64, took time.Duration) {
 		return
 	}
 	if v.endpoint.facts.tellsCalls() { // else it may be others' calls that it is slow for
-		v.endpoint.slow.observe(now, float64(took)/float64(v.expect))
+		v.endpoint.slow.observe(now, float64(took)/float64(v.expect), slowMemory(v.guard.service.value()))
 	}
 	net := float64(took) - float64(v.wait)
 	if net < minNet*float64(took) {
