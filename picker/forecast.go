@@ -64,7 +64,7 @@ func (g *Guard) foresee(t *Table, now int64) {
 	mean := g.service.value()
 	for i := range d.slots {
 		if p := d.slots[i].at; p != nil {
-			p.deal(p.demand.update(now, passed, f.memory) * p.serviceOr(mean) / share)
+			p.deal(p.demand.update(now, passed, f.memory)*p.serviceOr(mean)/share, now)
 		}
 	}
 	for _, i := range t.ready {
@@ -129,24 +129,30 @@ func (d *demand) update(now int64, passed, memory float64) float64 {
 	return d.rate
 }
 
-// deal deals an amount of work, in workers that it keeps busy, to the endpoints that hold the model.
-func (p *placement) deal(work float64) {
+// deal deals an amount of work, in workers that it keeps busy, to the endpoints that hold the model and take calls.
+func (p *placement) deal(work float64, now int64) {
 	hs := p.held()
 	if work == 0 || len(hs) == 0 {
 		return
 	}
 	sum := 0.0
 	for i := range hs {
-		sum += hs[i].endpoint.eligibility()
+		sum += hs[i].endpoint.eligibility(now)
+	}
+	if sum == 0 {
+		return
 	}
 	for i := range hs {
 		e := hs[i].endpoint
-		e.due += work * e.eligibility() / sum
+		e.due += work * e.eligibility(now) / sum
 	}
 }
 
 // eligibility is the weight by which the endpoint takes part in the work for a model that others hold too.
-func (e *Endpoint) eligibility() float64 {
+func (e *Endpoint) eligibility(now int64) float64 {
+	if e.stands()&barred != 0 || !e.open(now) {
+		return 0
+	}
 	u := max(leastBusy, e.foreseen())
 	return 1 / (u * u)
 }

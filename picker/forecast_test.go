@@ -60,6 +60,11 @@ func TestForecast(t *testing.T) {
 	assert.InDelta(t, 1.25, f.Member(0).Endpoint.foreseen(), 0.05, "half of it on each of two")
 	assert.InDelta(t, 1.25, f.Member(2).Endpoint.foreseen(), 0.05)
 
+	f.Member(2).Endpoint.drain(f.now, int64(time.Hour))
+	f.drive(10, others, time.Minute)
+	assert.InDelta(t, 2.5, f.Member(0).Endpoint.foreseen(), 0.05, "the other one takes no calls")
+	assert.InDelta(t, 0, f.Member(2).Endpoint.foreseen(), 0.05)
+
 	f = start(0)
 	f.drive(10, make([]int, 4), time.Minute)
 	assert.InDelta(t, 10*.25/4, f.Member(0).Endpoint.foreseen(), 0.02, "nobody else has calls")
