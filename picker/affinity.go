@@ -21,7 +21,7 @@ func init() {
 // no longer needed are left alone until the server evicts them. The order in which endpoints without the model are considered is that of a
 // ring, the same in all clients.
 //
-// Where fewer than half of the endpoints say what they hold, the strategy is "ring" with its options.
+// Where no more than half of the endpoints say what they hold, the strategy is "ring" with its options.
 type AffinityOptions struct {
 	// MaxReplicas is how many endpoints a model is given at most, from 0 to 1000; 0, the default, is no bound. Copies that servers have made by
 	// themselves are used however many there are.
@@ -165,7 +165,8 @@ func (c *candidate) choice(x *estimator, r Reason, p *placement, q *Query) Choic
 	o := &q.Outlook
 	o.model, o.placement = c.model, p
 	if c.ready {
-		o.Wait, o.Expect = int64(x.wait(&c.state)), int64(c.in)
+		// Not c.in: what speaks for a probe, and against one that is new, is nothing to measure it by.
+		o.Wait, o.Expect = int64(x.wait(&c.state)), int64(x.warm(&c.state))
 		if c.e.facts.tellsCalls() { // what others may have sent there since is no fault of the endpoint
 			o.Expect += int64(c.state.age)
 		}
@@ -256,7 +257,7 @@ func (s *affinity) warm(x *estimator, g *Guard, hs []holder, q *Query, room *can
 	return s.warmOfAll(x, g, q, room, look{hs, at, left, n, best, loading})
 }
 
-// spread draws among the candidates that are as good as the best for all that is known, and returns which of the holders it is: how busy
+// spread draws among the candidates that are as good as the best for all that is known, and returns which of the holders it is, -1 if it is the best: how busy
 // others keep an endpoint is the less known the older its server's word is, the busier it is and the less of it is this client's doing.
 func (s *affinity) spread(cs []seen, best *candidate) int {
 	st := &best.state
@@ -268,6 +269,9 @@ func (s *affinity) spread(cs []seen, best *candidate) int {
 			cs[n] = cs[i]
 			n++
 		}
+	}
+	if n == 0 { // those for which there was room are all loading it
+		return -1
 	}
 	return cs[below(s.rand(), n)].at
 }
@@ -355,7 +359,7 @@ func (s *affinity) empty(x *estimator, e *Endpoint, index, rank int, q *Query) c
 	free, load := x.laneFree(e)
 	c.load, c.resident = load, wait+work
 	c.cost, c.chain = x.eviction(e, load, free)
-	c.in = max(free+load*c.state.slow, wait) + work + c.cost + float64(rank)*rankCost*load + e.busy()*load
+	c.in = max(free+load*c.state.slow, wait) + work + c.cost + float64(rank)*rankCost*load + e.facts.busy()*load
 	if !ramped(e, q) {
 		c.in += load
 	}

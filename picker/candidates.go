@@ -59,7 +59,7 @@ func (s *affinity) warmOfAll(x *estimator, g *Guard, q *Query, room *candidates,
 		}
 	}
 	if l.best.ready && l.n >= samples && l.best.in > soon*x.service {
-		if h := s.spread(looked[:l.n], l.best); s.consider(x, g, &l.hs[h], q, c) {
+		if h := s.spread(looked[:l.n], l.best); h >= 0 && s.consider(x, g, &l.hs[h], q, c) {
 			l.best = c
 		}
 	}

@@ -66,7 +66,7 @@ func (x *estimator) of(e *Endpoint, s *state) {
 		s.slow = e.slow.factor(x.now, x.mean)
 	}
 	at := f.at.Load()
-	s.age = float64(x.now - at)
+	s.age = max(0, float64(x.now-at)) // a report may be later than the pick began
 	has := health.Fields(f.has.Load())
 	if at == 0 || x.now-at > maxFactsAge || has&health.HasActive == 0 {
 		s.age = float64(maxFactsAge)

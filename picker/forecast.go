@@ -23,15 +23,17 @@ const (
 	minMemory, maxMemory = 0.5 * float64(time.Second), 60 * float64(time.Second)
 	// forecastWeight is that of a new forecast of an endpoint: each depends on the one before.
 	forecastWeight = 0.5
+	// leastShare is that of the calls which a client is taken to have at least: of what is less it knows nothing.
+	leastShare = 1. / 256
 	// leastBusy is the utilization below which endpoints are alike.
 	leastBusy = 0.2
 )
 
 // forecast is what forecasts are made from. It is for Watch alone.
 type forecast struct {
-	at       int64   // when the last one was made; 0 before the first
-	memory   float64 // of calls, in nanoseconds; 0 before the first
-	own, all float64 // calls in flight on all endpoints, on average: this client's, and everybody's
+	at          int64   // when the last one was made; 0 before the first
+	memory      float64 // of calls, in nanoseconds; 0 before the first
+	own, others float64 // calls in flight on all endpoints, on average: this client's, and those of others
 }
 
 // demand is the work that there is for one model.
@@ -54,17 +56,20 @@ func (g *Guard) foresee(t *Table, now int64) {
 	if first || d == nil {
 		return
 	}
-	share := f.share(t, passed)
-	if share == 0 {
-		return
-	}
 	for _, i := range t.ready {
 		t.members[i].Endpoint.due = 0
 	}
-	mean := g.service.value()
+	mean, own := g.service.value(), 0.0
 	for i := range d.slots {
 		if p := d.slots[i].at; p != nil {
-			p.deal(p.demand.update(now, passed, f.memory)*p.serviceOr(mean)/share, now)
+			p.demand.update(now, passed, f.memory)
+			own += p.demand.rate * p.serviceOr(mean)
+		}
+	}
+	share := f.share(t, passed, own)
+	for i := range d.slots {
+		if p := d.slots[i].at; p != nil && p.demand.rate > 0 {
+			p.deal(p.demand.rate*p.serviceOr(mean)/share, now)
 		}
 	}
 	for _, i := range t.ready {
@@ -78,22 +83,23 @@ func (g *Guard) foresee(t *Table, now int64) {
 	}
 }
 
-// share returns this client's share of the calls, of late; 0 if it has none.
-func (f *forecast) share(t *Table, passed float64) float64 {
-	var own, all float64
+// share returns this client's share of the calls, of late. It has as many in flight as are seen now and then, and least, which it keeps busy, at least: one
+// that seldom has a call in flight is seldom seen to have one.
+func (f *forecast) share(t *Table, passed, least float64) float64 {
+	var own, others float64
 	for _, i := range t.ready {
 		e := t.members[i].Endpoint
-		n := e.InFlight()
-		own += float64(n)
-		all += float64(n) + float64(e.facts.others())
+		own += float64(e.InFlight())
+		others += float64(e.facts.others())
 	}
 	weight := 1 - math.Exp(-passed/f.memory)
 	f.own += weight * (own - f.own)
-	f.all += weight * (all - f.all)
-	if f.own == 0 {
-		return 0
+	f.others += weight * (others - f.others)
+	own = max(f.own, least)
+	if all := own + f.others; all > 0 {
+		return max(own/all, leastShare)
 	}
-	return f.own / f.all
+	return 1
 }
 
 // memory returns the time over which calls are to be counted.
@@ -111,12 +117,12 @@ func (t *Table) memory() float64 {
 	return min(max(forecastMemory*load, minMemory), maxMemory)
 }
 
-// update takes in what was counted in a time, and returns the rate of calls.
-func (d *demand) update(now int64, passed, memory float64) float64 {
+// update takes in what was counted in a time.
+func (d *demand) update(now int64, passed, memory float64) {
 	n := float64(d.picks.Swap(0))
 	if d.since == 0 {
 		if n == 0 {
-			return 0
+			return
 		}
 		d.since = now - int64(passed)
 	}
@@ -126,7 +132,6 @@ func (d *demand) update(now int64, passed, memory float64) float64 {
 		weight = 1 - math.Exp(-passed/memory)
 	}
 	d.rate += weight * (n/passed - d.rate)
-	return d.rate
 }
 
 // deal deals an amount of work, in workers that it keeps busy, to the endpoints that hold the model and take calls.
@@ -166,8 +171,6 @@ const (
 	// beyond that the more it will grow: a copy is due up to maxLasting times as soon.
 	calm, pressed = 0.6, 0.9
 	maxLasting    = 3
-	// maxBusy bounds what is held against an endpoint that would have to load a model.
-	maxBusy = 2
 )
 
 // lasting returns how much of the endpoint's queue is there to stay: 0 if none is, 1 if it neither grows nor shrinks.
@@ -178,6 +181,3 @@ func (e *Endpoint) lasting() float64 {
 	over := max(0, e.foreseen()-calm) / (pressed - calm)
 	return min(maxLasting, over*over)
 }
-
-// busy returns how busy the endpoint's server says it is, from 0 to 1, or will be.
-func (e *Endpoint) busy() float64 { return max(e.facts.busy(), min(maxBusy, e.foreseen())) }

@@ -93,6 +93,27 @@ func TestForecastSparesTheBusy(t *testing.T) {
 	assert.Greater(t, a, b)
 }
 
+// A client that seldom has a call in flight is seldom seen to have one: that makes neither its share of the calls nothing nor the work endless.
+func TestForecastOfRareCalls(t *testing.T) {
+	t.Parallel()
+	f := newSessionFleet(2)
+	f.hold(0)
+	f.serve(0, "m", 10*time.Millisecond)
+	others := []int{5, 5}
+	f.drive(10, others, 10*time.Minute) // no tick sees one
+	e := f.Member(0).Endpoint
+	assert.InDelta(t, 10.1/4, e.foreseen(), 0.1, "all the calls in flight, at most")
+	e.Begin(0, Warm)
+	f.drive(10, others, 200*time.Millisecond)
+	e.End(0)
+	f.drive(10, others, 10*time.Minute)
+	assert.InDelta(t, 10.1/4, e.foreseen(), 0.1)
+	f.drive(0, others, 3*time.Hour)
+	assert.InDelta(t, 0, e.foreseen(), 0.01)
+	f.drive(10, others, time.Second)
+	require.False(t, math.IsNaN(e.foreseen()) || math.IsInf(e.foreseen(), 0))
+}
+
 // A forecast follows a change within a few loads.
 func TestForecastFollows(t *testing.T) {
 	t.Parallel()

@@ -157,8 +157,9 @@ func (g *Guard) services(t *Table, p *placement, q *Query) (own, mean float64) {
 // unknownService returns how long a call is taken to be worked on before any has been answered. Nobody knows: but models that take long to load take long to
 // run, and times that are far too long for them would have a few calls that wait for the first load look like a reason for many more loads.
 func (t *Table) unknownService() float64 {
-	if f := &t.members[t.ready[0]].facts; health.Fields(f.has.Load())&health.HasLoadTime != 0 {
-		return min(defaultService, loadShare*float64(f.loadTime.Load()))
+	f := &t.members[t.ready[0]].facts
+	if l := f.loadTime.Load(); l > 0 && health.Fields(f.has.Load())&health.HasLoadTime != 0 {
+		return min(defaultService, max(1, loadShare*float64(l)))
 	}
 	return defaultService
 }
