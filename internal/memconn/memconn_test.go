@@ -59,10 +59,11 @@ func TestListenerCloses(t *testing.T) {
 // TestManyAtOnce connects from many goroutines at the same moment of virtual time, which no timer may be run for.
 func TestManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		start := make(chan struct{})
 		var all sync.WaitGroup
 		for range 1000 {
 			all.Go(func() {
-				time.Sleep(time.Second)
+				<-start
 				near, far := connect(t, memconn.Listen(8))
 				defer near.Close()
 				defer far.Close()
@@ -70,6 +71,8 @@ func TestManyAtOnce(t *testing.T) {
 				assert.NoError(t, far.SetDeadline(time.Time{}))
 			})
 		}
+		synctest.Wait()
+		close(start)
 		all.Wait()
 	})
 }
