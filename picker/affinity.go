@@ -133,9 +133,6 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 	x.service, x.mean = g.services(t, p, q)
 	x.fading = 1 / (ageOfServices * x.service)
 	x.plain = len(q.Avoid)+q.nPassed == 0 && x.now >= g.absent.last.Load()
-	if p != nil {
-		p.demand.picks.Add(1)
-	}
 	var room candidates
 	best, loading := s.warmest(&x, g, p, q, &room)
 	if best != nil && best.ready && best.in <= soon*x.service {
@@ -162,6 +159,9 @@ func (s *affinity) Pick(t *Table, q *Query) Choice {
 
 // choice is the decision for a candidate.
 func (c *candidate) choice(x *estimator, r Reason, p *placement, q *Query) Choice {
+	if p != nil {
+		p.demand.picks.Add(1)
+	}
 	o := &q.Outlook
 	o.model, o.placement = c.model, p
 	if c.ready {

@@ -94,8 +94,13 @@ func (f *facts) free() float64 { return float64(math.Float32frombits(f.memoryFre
 // tellsCalls reports whether the server says how many calls it has in flight: else nothing is known of those of others.
 func (f *facts) tellsCalls() bool { return health.Fields(f.has.Load())&health.HasActive != 0 }
 
-// others returns how many calls others had in flight at the last report.
-func (f *facts) others() int64 { return max(0, int64(f.active.Load()-f.own.Load())) }
+// others returns how many calls others had in flight at the last report, 0 if that is too old to say.
+func (f *facts) others(now int64) int64 {
+	if now-f.at.Load() > maxFactsAge {
+		return 0
+	}
+	return max(0, int64(f.active.Load()-f.own.Load()))
+}
 
 // busy returns how busy the server said it is, from 0 to 1; 0 if it did not.
 func (f *facts) busy() float64 { return min(1, float64(math.Float32frombits(f.utilization.Load()))) }

@@ -18,8 +18,7 @@ const (
 	// hot while a second copy is still worth something. forecasts is how many forecasts are made in it.
 	forecastMemory = 2
 	forecasts      = 20
-	// usualLoad is the time that a load takes where no server says; minMemory and maxMemory bound what follows from those that do.
-	usualLoad            = 5 * float64(time.Second)
+	// minMemory and maxMemory bound what follows from that.
 	minMemory, maxMemory = 0.5 * float64(time.Second), 60 * float64(time.Second)
 	// forecastWeight is that of a new forecast of an endpoint: each depends on the one before.
 	forecastWeight = 0.5
@@ -44,14 +43,14 @@ type demand struct {
 }
 
 // foresee makes a forecast if one is due.
-func (g *Guard) foresee(t *Table, now int64) {
+func (s *affinity) foresee(g *Guard, t *Table, now int64) {
 	f := &g.forecast
 	passed := float64(now - f.at)
 	if passed < f.memory/forecasts {
 		return
 	}
 	first := f.at == 0
-	f.at, f.memory = now, t.memory()
+	f.at, f.memory = now, s.memory(t)
 	d := g.residency.byModel.Load()
 	if first || d == nil {
 		return
@@ -66,15 +65,15 @@ func (g *Guard) foresee(t *Table, now int64) {
 			own += p.demand.rate * p.serviceOr(mean)
 		}
 	}
-	share := f.share(t, passed, own)
+	share := f.share(t, now, passed, own)
 	for i := range d.slots {
 		if p := d.slots[i].at; p != nil && p.demand.rate > 0 {
-			p.deal(p.demand.rate*p.serviceOr(mean)/share, now)
+			g.deal(t, p, p.demand.rate*p.serviceOr(mean)/share, now)
 		}
 	}
 	for _, i := range t.ready {
 		e := t.members[i].Endpoint
-		workers := float64(defaultWorkers)
+		workers := s.workers
 		if w := e.facts.workers.Load(); w > 0 {
 			workers = float64(w)
 		}
@@ -85,12 +84,12 @@ func (g *Guard) foresee(t *Table, now int64) {
 
 // share returns this client's share of the calls, of late. It has as many in flight as are seen now and then, and least, which it keeps busy, at least: one
 // that seldom has a call in flight is seldom seen to have one.
-func (f *forecast) share(t *Table, passed, least float64) float64 {
+func (f *forecast) share(t *Table, now int64, passed, least float64) float64 {
 	var own, others float64
 	for _, i := range t.ready {
 		e := t.members[i].Endpoint
 		own += float64(e.InFlight())
-		others += float64(e.facts.others())
+		others += float64(e.facts.others(now))
 	}
 	weight := 1 - math.Exp(-passed/f.memory)
 	f.own += weight * (own - f.own)
@@ -103,7 +102,7 @@ func (f *forecast) share(t *Table, passed, least float64) float64 {
 }
 
 // memory returns the time over which calls are to be counted.
-func (t *Table) memory() float64 {
+func (s *affinity) memory(t *Table) float64 {
 	load := math.Inf(1)
 	for _, i := range t.ready {
 		f := &t.members[i].facts
@@ -112,7 +111,7 @@ func (t *Table) memory() float64 {
 		}
 	}
 	if math.IsInf(load, 1) {
-		load = usualLoad
+		load = s.load
 	}
 	return min(max(forecastMemory*load, minMemory), maxMemory)
 }
@@ -135,27 +134,24 @@ func (d *demand) update(now int64, passed, memory float64) {
 }
 
 // deal deals an amount of work, in workers that it keeps busy, to the endpoints that hold the model and take calls.
-func (p *placement) deal(work float64, now int64) {
+func (g *Guard) deal(t *Table, p *placement, work float64, now int64) {
 	hs := p.held()
-	if work == 0 || len(hs) == 0 {
-		return
-	}
 	sum := 0.0
 	for i := range hs {
-		sum += hs[i].endpoint.eligibility(now)
+		sum += g.eligibility(t, hs[i].endpoint, now)
 	}
 	if sum == 0 {
 		return
 	}
 	for i := range hs {
 		e := hs[i].endpoint
-		e.due += work * e.eligibility(now) / sum
+		e.due += work * g.eligibility(t, e, now) / sum
 	}
 }
 
-// eligibility is the weight by which the endpoint takes part in the work for a model that others hold too.
-func (e *Endpoint) eligibility(now int64) float64 {
-	if e.stands()&barred != 0 || !e.open(now) {
+// eligibility is the weight by which an endpoint takes part in the work for a model that others hold too.
+func (g *Guard) eligibility(t *Table, e *Endpoint, now int64) float64 {
+	if !t.takes(int(e.slot.Load()), e) || !g.panic.Load() && (e.stands()&barred != 0 || !e.open(now)) {
 		return 0
 	}
 	u := max(leastBusy, e.foreseen())

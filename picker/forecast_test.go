@@ -2,12 +2,14 @@ package picker
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mlbalancer/mlbalancer/breaker"
 	"github.com/mlbalancer/mlbalancer/health"
 )
 
@@ -127,16 +129,68 @@ func TestForecastFollows(t *testing.T) {
 	assert.Greater(t, f.Member(0).Endpoint.foreseen(), 3*before)
 }
 
+// What the configuration says of servers that do not say it themselves counts here too.
+func TestForecastGoesByTheConfiguration(t *testing.T) {
+	t.Parallel()
+	f := newSessionFleet(2)
+	plan := f.plan
+	plan.Inference = &AffinityOptions{EndpointConcurrency: 64, ColdLoad: breaker.Duration(time.Second)}
+	f.Table = NewTable(nil, plan, f.members, f.status, func() uint64 { return 0 })
+	f.hold(0)
+	f.serve(0, "m", 250*time.Millisecond)
+	for range 400 {
+		f.guard.residency.get(Key("m")).demand.picks.Add(5)
+		f.now += int64(100 * time.Millisecond)
+		e := f.Member(0).Endpoint
+		f.guard.Report(e, 0, f.now, &health.Report{Load: health.Load{Has: health.HasActive}})
+		e.facts.workers.Store(0) // of hold
+		f.guard.Watch(f.Table, f.now)
+	}
+	assert.InDelta(t, 50*.25/64, f.Member(0).Endpoint.foreseen(), 0.02)
+	assert.InDelta(t, 2e9, f.guard.forecast.memory, 1)
+}
+
+// Endpoints of weight 0 take no calls; those that are barred do in panic, when all are alike.
+func TestForecastOfThoseThatTakeNoCalls(t *testing.T) {
+	t.Parallel()
+	f := newSessionFleet(3)
+	f.hold(0, 1, 2)
+	shut := f.Member(1).Endpoint
+	shut.drain(f.now, int64(time.Hour))
+	weights := slices.Clone(f.members)
+	weights[2].Weight = 0
+	f.Table = NewTable(f.Table, f.plan, weights, f.status, func() uint64 { return 0 })
+	share := func(i int) float64 { return f.guard.eligibility(f.Table, f.Member(i).Endpoint, f.now) }
+	assert.Positive(t, share(0))
+	assert.Zero(t, share(1))
+	assert.Zero(t, share(2))
+	f.guard.panic.Store(true)
+	assert.Positive(t, share(1))
+	assert.Zero(t, share(2))
+}
+
+// What a server said of others' calls is nothing once it has been silent for long.
+func TestOthersAgeToNothing(t *testing.T) {
+	t.Parallel()
+	e := NewEndpoint("e")
+	now := int64(time.Hour)
+	e.Note(now, &health.Load{Has: health.HasActive, Active: 5})
+	assert.EqualValues(t, 5, e.facts.others(now+maxFactsAge))
+	assert.Zero(t, e.facts.others(now+maxFactsAge+1))
+}
+
 func TestWhatIsHeardBoundsTheMemory(t *testing.T) {
 	t.Parallel()
 	f := newSessionFleet(2)
 	f.hold(0)
-	assert.InDelta(t, 2*usualLoad, f.memory(), 1)
+	memory := func() float64 { return f.inference.(*affinity).memory(f.Table) }
+	const unheard = 2 * 10e9 // coldLoad's default
+	assert.InDelta(t, unheard, memory(), 1)
 	for load, want := range map[time.Duration]float64{
-		time.Millisecond: minMemory, 2 * time.Second: 4e9, time.Hour: maxMemory, 0: 2 * usualLoad,
+		time.Millisecond: minMemory, 2 * time.Second: 4e9, time.Hour: maxMemory, 0: unheard,
 	} {
 		f.guard.Report(f.Member(0).Endpoint, 0, f.now, &health.Report{Load: health.Load{Has: health.HasLoadTime, LoadTime: load}})
-		assert.InDelta(t, want, f.memory(), 1, "a load of %v", load)
+		assert.InDelta(t, want, memory(), 1, "a load of %v", load)
 	}
 }
 

@@ -69,7 +69,9 @@ func (g *Guard) Watch(t *Table, now int64) (freed bool) {
 	}
 	g.turn++
 	g.residency.informed.Store(t.informed())
-	g.foresee(t, now)
+	if a, ok := t.inference.(*affinity); ok {
+		a.foresee(g, t, now)
+	}
 	panic := float64(usable) < float64(ready)*float64(g.panicAt.Load())/panicScale
 	return g.panic.Swap(panic) != panic || freed
 }

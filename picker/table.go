@@ -272,7 +272,7 @@ func (t *Table) totals(now int64) *totals {
 			for _, i := range t.ready {
 				cost += t.members[i].loadAt(now)
 				work += t.members[i].work.at(now)
-				calls += t.members[i].facts.others()
+				calls += t.members[i].facts.others(now)
 			}
 			l.others.Store(math.Float64bits(float64(calls) / float64(max(1, len(t.ready)))))
 			l.cost.Store(cost)
