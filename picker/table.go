@@ -127,7 +127,8 @@ func (t *Table) setStatus(status []Status) {
 			t.pending = true
 		}
 	}
-	if g := t.plan.Guard; g != nil {
+	// The first calls are placed by what servers hold if that is known already; later on Watch sees to it.
+	if g := t.plan.Guard; g != nil && !g.residency.informed.Load() {
 		g.residency.informed.Store(t.informed())
 	}
 }
